@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::plan::Point;
+use crate::plan::{FramePath, Point};
+use crate::stop::StopFlag;
 
 /// Largest relative difference between the measured and the configured interval of a valid sample.
 const DURATION_TOLERANCE: f64 = 0.25;
@@ -32,7 +33,7 @@ impl CorePair {
     pub fn lowest_of(cpus: &[usize]) -> Result<Self, BenchError> {
         match cpus {
             [first, second, ..] => Ok(Self { first: *first, second: *second }),
-            _ => Err(BenchError::TooFewCpus { needed: 2, allowed: cpus.len() }),
+            _ => Err(BenchError::TooFewCpus { allowed: cpus.len() }),
         }
     }
 }
@@ -152,19 +153,26 @@ pub trait Contestant {
     /// Returns the name in tables.
     fn name(&self) -> &str;
 
-    /// Measures one point for `duration`, after the start-up is complete.
+    /// Returns the path on which the contestant is measured.
+    fn path(&self) -> FramePath;
+
+    /// Measures a point of the path for `duration`, after the start-up is complete.
     ///
     /// # Errors
     /// Any [`BenchError`]: the runner notes the sample as invalid. [`BenchError::Stopped`] ends the run.
-    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError>;
+    fn measure(
+        &mut self,
+        point: &Point,
+        duration: Duration,
+        cores: CorePair,
+        stop: &StopFlag,
+    ) -> Result<Sample, BenchError>;
 
     /// Returns the description, which is complete after the first sample.
     fn facts(&self) -> ContestantFacts;
 
     /// Returns the time of a turn in addition to the sample, for the estimate of a run.
-    fn turn_overhead(&self) -> Duration {
-        Duration::from_millis(500)
-    }
+    fn turn_overhead(&self) -> Duration;
 }
 
 #[cfg(test)]

@@ -86,28 +86,22 @@ pub enum BenchError {
     #[error("cannot write a capture for a peer to send")]
     Capture(#[from] ringroad_capture::CaptureError),
     /// The path needs more CPUs than the process may use.
-    #[error("this path needs {needed} CPUs of its own, and the process may use {allowed}; see taskset(1)")]
+    #[error("this path needs 2 CPUs of its own, and the process may use {allowed}; see taskset(1)")]
     TooFewCpus {
-        /// Number of CPUs that the path needs.
-        needed: usize,
         /// Number of CPUs that the process may use.
         allowed: usize,
-    },
-    /// A contestant does not support the requested path.
-    #[error("{contestant} has no {path} path")]
-    WrongPath {
-        contestant: String,
-        /// The requested path.
-        path: crate::plan::FramePath,
     },
     /// A sample was taken but is invalid.
     #[error("the sample does not count: {0}")]
     Implausible(String),
+    /// A contestant failed too often at a point.
+    #[error("not run again after {0} failures at this point")]
+    KeepsFailing(usize),
     /// A Ringroad worker reported a failure.
     #[error("the {role} worker failed: {message}")]
     Worker {
         /// Role of the worker, as on its command line.
-        role: &'static str,
+        role: String,
         message: String,
     },
     /// The run was stopped on request.

@@ -4,9 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
+use ringroad_generator::clock::ticks_and_ns;
 use serde::Serialize;
-
-use crate::cycles;
 
 /// Machine on which a report was made. Properties that the system does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -49,7 +48,7 @@ impl MachineFacts {
             microcode: field(&cpuinfo, "microcode").map(str::to_owned),
             online_cpus: online_cpus(&cpuinfo),
             smt_active: read("/sys/devices/system/cpu/smt/active").map(|text| text == "1"),
-            tsc_hz: cycles::calibrate_hz(Duration::from_millis(50)),
+            tsc_hz: calibrate_hz(Duration::from_millis(50)),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             hypervisor: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
@@ -62,6 +61,17 @@ impl MachineFacts {
             load_average: read("/proc/loadavg").and_then(|text| load_average(&text)),
         }
     }
+}
+
+/// Returns the ticks per second, from a comparison with the monotonic clock over `interval`; `None`
+/// on other architectures than x86-64. On every processor of the last decade the counter ticks at a constant rate,
+/// independent of the core's clock rate.
+fn calibrate_hz(interval: Duration) -> Option<f64> {
+    let (first_ticks, first_ns) = ticks_and_ns()?;
+    std::thread::sleep(interval);
+    let (last_ticks, last_ns) = ticks_and_ns()?;
+    let ns = last_ns.checked_sub(first_ns).filter(|ns| *ns > 0)?;
+    Some(last_ticks.wrapping_sub(first_ticks) as f64 * 1e9 / ns as f64)
 }
 
 /// Returns the CPUs that this process may run on, in ascending order.
@@ -157,6 +167,13 @@ fn mitigations() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_counter_advances_and_has_the_frequency_of_a_processor() {
+        let hz = calibrate_hz(Duration::from_millis(20)).unwrap();
+        assert!((1e8..1e11).contains(&hz), "{hz}");
+    }
 
     #[test]
     fn a_field_is_found_by_its_whole_name() {

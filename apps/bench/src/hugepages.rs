@@ -129,7 +129,7 @@ fn lock(pool: &Path) -> Result<File, HugepageError> {
         flock(&opened, FlockOperation::LockExclusive)?;
         Ok(opened)
     });
-    lock.map_err(|source| HugepageError::Pool { action: "lock", file, source })
+    lock.map_err(cannot("lock", &file))
 }
 
 /// Marks a reserve by a lock that all reserves share. Returns also whether there is no other reserve. Marks are made
@@ -140,7 +140,7 @@ fn mark(file: &Path) -> Result<(File, bool), HugepageError> {
         flock(&opened, FlockOperation::LockShared)?;
         Ok((opened, is_only))
     });
-    marked.map_err(|source| HugepageError::Pool { action: "lock", file: file.to_owned(), source })
+    marked.map_err(cannot("lock", file))
 }
 
 /// Returns the number of pages that a program can still get. The kernel's free pages include pages that are mapped but
@@ -207,20 +207,17 @@ impl PeerMemory {
 }
 
 fn read_number(file: &Path) -> Result<u64, HugepageError> {
-    let text = fs::read_to_string(file).map_err(|source| HugepageError::Pool {
-        action: "read",
-        file: file.to_owned(),
-        source,
-    })?;
+    let text = fs::read_to_string(file).map_err(cannot("read", file))?;
     text.trim().parse().map_err(|_| HugepageError::Unreadable(file.to_owned()))
 }
 
 fn write_number(file: &Path, number: u64) -> Result<(), HugepageError> {
-    fs::write(file, format!("{number}\n")).map_err(|source| HugepageError::Pool {
-        action: "write",
-        file: file.to_owned(),
-        source,
-    })
+    fs::write(file, format!("{number}\n")).map_err(cannot("write", file))
+}
+
+fn cannot(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> HugepageError {
+    let file = file.to_owned();
+    move |source| HugepageError::Pool { action, file, source }
 }
 
 #[cfg(test)]

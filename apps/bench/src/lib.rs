@@ -6,8 +6,7 @@
 //!
 //! * [`plan`] defines the measurements: path, frame size, burst.
 //! * [`contestant`] does the measurements: Ringroad in [`ours`], other programs in [`peers`].
-//! * `veth` is shared by contestants on network interfaces: interfaces of each turn, the source of frames, the
-//!   counters.
+//! * `turn` starts a contestant's programs and counts their frames; `veth` has the network interfaces of a turn.
 //! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the
 //!   JSON.
 //! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles per frame.
@@ -21,12 +20,10 @@
 
 pub mod contestant;
 pub mod cost;
-pub mod cycles;
 mod error;
 pub mod facts;
 pub mod hugepages;
 pub mod ours;
-
 pub mod peers;
 pub mod plan;
 mod process;
@@ -38,13 +35,14 @@ pub mod session;
 mod sockets;
 mod stop;
 pub mod sze2;
+mod turn;
 pub mod veth;
 pub mod worker;
 
 pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 pub use error::BenchError;
-pub use plan::{BenchPlan, FramePath, InterfaceWork, Mechanism, Point, Profile};
+pub use plan::{BenchPlan, FramePath, InterfaceWork, Mechanism, Point};
 pub use report::{BenchReport, PointReport};
-pub use runner::{ContestantOutcome, Contestants, PathContestants, RunEvent, run};
+pub use runner::{ContestantOutcome, Contestants, RunEvent, run};
 pub use session::BenchSession;
 pub use stop::StopFlag;

@@ -84,9 +84,19 @@ impl FramePath {
         Self::Veth(Mechanism::Packet, InterfaceWork::Io),
     ];
 
+    /// All paths of plain programs over memory.
+    const MEMORY: [Self; 3] = [Self::Null, Self::Pipe, Self::Switch];
+
     /// All paths of programs over libpcap.
     pub const PCAP: [Self; 2] =
         [Self::Veth(Mechanism::Pcap, InterfaceWork::Tx), Self::Veth(Mechanism::Pcap, InterfaceWork::Rx)];
+
+    /// Whether `word` is the word of the path, or the start of it up to a hyphen.
+    #[must_use]
+    pub fn is_in(self, word: &str) -> bool {
+        let path = self.to_string();
+        path.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
 
     /// Whether the path leads over virtual interfaces.
     #[must_use]
@@ -170,17 +180,6 @@ impl fmt::Display for Point {
     }
 }
 
-/// Extent of the measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    /// Only the decisive points, in about ten minutes with the peers.
-    #[default]
-    Quick,
-    /// All sizes and bursts on every path.
-    Full,
-}
-
 /// The points of a run and how each is measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BenchPlan {
@@ -204,95 +203,54 @@ pub(crate) fn as_seconds<S: serde::Serializer>(
 }
 
 impl BenchPlan {
+    /// Returns the plan of the decisive points only, about ten minutes with the peers: the smallest and the largest
+    /// size, and a larger burst at the smallest size.
     #[must_use]
-    pub fn of(profile: Profile) -> Self {
-        match profile {
-            Profile::Quick => Self {
-                points: points([
-                    (FramePath::Null, 64, 32),
-                    (FramePath::Pipe, 64, 32),
-                    (FramePath::Pipe, 64, 256),
-                    (FramePath::Pipe, 1518, 32),
-                    (FramePath::Switch, 64, 32),
-                    (FramePath::Switch, 64, 256),
-                    (FramePath::Switch, 1518, 32),
-                ])
-                .into_iter()
-                .chain(FramePath::VETH.into_iter().flat_map(decisive_on_veth))
-                .chain(FramePath::GEN.into_iter().flat_map(both_bursts))
-                .chain(FramePath::PCAP.into_iter().flat_map(|path| one_by_one(path, &[64])))
-                .chain(FramePath::NETMAP.into_iter().flat_map(both_bursts))
-                .collect(),
-                rounds: 5,
-                sample: Duration::from_millis(500),
-                warm_up: Duration::from_millis(100),
-            },
-            Profile::Full => Self {
-                points: cross(FramePath::Null)
-                    .chain(matrix(FramePath::Pipe))
-                    .chain(matrix(FramePath::Switch))
-                    .chain(FramePath::VETH.into_iter().chain(FramePath::GEN).flat_map(cross))
-                    .chain(FramePath::PCAP.into_iter().flat_map(|path| one_by_one(path, &FRAME_SIZES_BYTES)))
-                    .chain(FramePath::NETMAP.into_iter().flat_map(cross))
-                    .collect(),
-                rounds: 5,
-                sample: Duration::from_secs(1),
-                warm_up: Duration::from_millis(200),
-            },
-        }
+    pub fn quick() -> Self {
+        Self::of(Duration::from_millis(500), Duration::from_millis(100), |path| match path {
+            FramePath::Null => vec![(64, 32)],
+            // libpcap hands over one frame at a time.
+            FramePath::Veth(Mechanism::Pcap, _) => vec![(64, 1)],
+            // The usual bursts of testpmd and of `ringroad gen`.
+            path if path.is_gen() || path.is_netmap() => vec![(64, 32), (64, 256)],
+            _ => vec![(64, 32), (64, 256), (1518, 32)],
+        })
     }
 
-    /// Leaves out the points of paths over interfaces.
+    /// Returns the plan of all sizes and bursts on every path.
     #[must_use]
-    pub fn without_veth(mut self) -> Self {
-        self.points.retain(|point| !point.path.is_veth());
+    pub fn full() -> Self {
+        let all = |bursts: &[u32]| -> Vec<(u32, u32)> {
+            let with = |size| bursts.iter().map(move |burst| (size, *burst));
+            FRAME_SIZES_BYTES.into_iter().flat_map(with).collect()
+        };
+        Self::of(Duration::from_secs(1), Duration::from_millis(200), |path| match path {
+            FramePath::Pipe | FramePath::Switch => all(&BURSTS_FRAMES),
+            FramePath::Veth(Mechanism::Pcap, _) => all(&[1]),
+            // Every burst at 64 bytes, and every size at burst 32. Other combinations add nothing to the cost of a null
+            // port or of the kernel.
+            _ => {
+                all(&BURSTS_FRAMES).into_iter().filter(|(size, burst)| *size == 64 || *burst == 32).collect()
+            }
+        })
+    }
+
+    fn of(sample: Duration, warm_up: Duration, conditions: impl Fn(FramePath) -> Vec<(u32, u32)>) -> Self {
+        let paths: [&[FramePath]; 5] =
+            [&FramePath::MEMORY, &FramePath::VETH, &FramePath::GEN, &FramePath::PCAP, &FramePath::NETMAP];
+        let points = paths.concat().into_iter().flat_map(|path| {
+            let point = move |(frame_bytes, burst_frames)| Point { path, frame_bytes, burst_frames };
+            conditions(path).into_iter().map(point)
+        });
+        Self { points: points.collect(), rounds: 5, sample, warm_up }
+    }
+
+    /// Keeps only the points of `wanted` paths.
+    #[must_use]
+    pub fn only(mut self, wanted: impl Fn(FramePath) -> bool) -> Self {
+        self.points.retain(|point| wanted(point.path));
         self
     }
-
-    /// Keeps only the points of the given paths; an empty list keeps all.
-    #[must_use]
-    pub fn only(mut self, paths: &[FramePath]) -> Self {
-        self.points.retain(|point| paths.is_empty() || paths.contains(&point.path));
-        self
-    }
-}
-
-fn points<const N: usize>(rows: [(FramePath, u32, u32); N]) -> Vec<Point> {
-    rows.into_iter()
-        .map(|(path, frame_bytes, burst_frames)| Point { path, frame_bytes, burst_frames })
-        .collect()
-}
-
-/// Returns every size with every burst.
-fn matrix(path: FramePath) -> impl Iterator<Item = Point> {
-    FRAME_SIZES_BYTES.into_iter().flat_map(move |frame_bytes| {
-        BURSTS_FRAMES.into_iter().map(move |burst_frames| Point { path, frame_bytes, burst_frames })
-    })
-}
-
-/// Returns every burst at 64 bytes, and every size at burst 32. Other combinations add nothing to the cost of a null
-/// port or of the kernel.
-fn cross(path: FramePath) -> impl Iterator<Item = Point> {
-    matrix(path).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
-}
-
-/// Returns sizes without bursts: libpcap hands over one frame at a time.
-fn one_by_one(path: FramePath, sizes: &[u32]) -> impl Iterator<Item = Point> {
-    sizes.iter().map(move |frame_bytes| Point { path, frame_bytes: *frame_bytes, burst_frames: 1 })
-}
-
-/// Returns the smallest and the largest size, and a larger burst at the smallest size.
-fn decisive_on_veth(path: FramePath) -> [Point; 3] {
-    [(64, 32), (64, 256), (1518, 32)].map(|(frame_bytes, burst_frames)| Point {
-        path,
-        frame_bytes,
-        burst_frames,
-    })
-}
-
-/// Returns small frames in the usual bursts of testpmd and of `ringroad gen`.
-fn both_bursts(path: FramePath) -> [Point; 2] {
-    [32, 256].map(|burst_frames| Point { path, frame_bytes: 64, burst_frames })
 }
 
 #[cfg(test)]
@@ -301,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_full_profile_has_every_size_with_every_burst_on_pipe_and_switch_once() {
-        let plan = BenchPlan::of(Profile::Full);
+        let plan = BenchPlan::full();
         for path in [FramePath::Pipe, FramePath::Switch] {
             for frame_bytes in FRAME_SIZES_BYTES {
                 for burst_frames in BURSTS_FRAMES {
@@ -314,8 +272,7 @@ mod tests {
 
     #[test]
     fn every_profile_has_a_null_floor_and_at_least_five_rounds() {
-        for profile in [Profile::Quick, Profile::Full] {
-            let plan = BenchPlan::of(profile);
+        for plan in [BenchPlan::quick(), BenchPlan::full()] {
             assert!(plan.rounds >= 5);
             assert!(plan.points.iter().any(|point| point.path == FramePath::Null));
         }
@@ -323,25 +280,21 @@ mod tests {
 
     #[test]
     fn every_profile_compares_generators_at_64_bytes_on_every_path_of_theirs() {
-        for profile in [Profile::Quick, Profile::Full] {
+        for plan in [BenchPlan::quick(), BenchPlan::full()] {
             for path in FramePath::GEN {
                 assert!(path.is_gen());
                 let wanted = Point { path, frame_bytes: 64, burst_frames: 32 };
-                assert_eq!(
-                    BenchPlan::of(profile).points.iter().filter(|point| **point == wanted).count(),
-                    1,
-                    "{wanted}"
-                );
+                assert_eq!(plan.points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
             }
         }
     }
 
     #[test]
     fn every_profile_compares_libpcap_programs_at_64_bytes_both_ways() {
-        for profile in [Profile::Quick, Profile::Full] {
+        for plan in [BenchPlan::quick(), BenchPlan::full()] {
             for path in FramePath::PCAP {
                 let wanted = Point { path, frame_bytes: 64, burst_frames: 1 };
-                let points = BenchPlan::of(profile).points;
+                let points = &plan.points;
                 assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
             }
         }
@@ -349,12 +302,12 @@ mod tests {
 
     #[test]
     fn every_profile_compares_netmap_programs_at_64_bytes_with_both_bursts() {
-        for profile in [Profile::Quick, Profile::Full] {
+        for plan in [BenchPlan::quick(), BenchPlan::full()] {
             for path in FramePath::NETMAP {
                 assert!(path.is_netmap());
                 for burst_frames in [32, 256] {
                     let wanted = Point { path, frame_bytes: 64, burst_frames };
-                    let points = BenchPlan::of(profile).points;
+                    let points = &plan.points;
                     assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
                 }
             }
@@ -363,8 +316,7 @@ mod tests {
 
     #[test]
     fn every_profile_has_both_sizes_on_every_path_over_interfaces() {
-        for profile in [Profile::Quick, Profile::Full] {
-            let plan = BenchPlan::of(profile);
+        for plan in [BenchPlan::quick(), BenchPlan::full()] {
             for path in FramePath::VETH {
                 for frame_bytes in [64, 1518] {
                     let wanted = Point { path, frame_bytes, burst_frames: 32 };
@@ -375,8 +327,15 @@ mod tests {
     }
 
     #[test]
+    fn a_word_is_a_path_or_the_start_of_several() {
+        let words = |word: &str| BenchPlan::quick().only(|path| path.is_in(word)).points.len();
+        assert_eq!([words("veth"), words("veth-xdp"), words("gen"), words("gen-null")], [18, 9, 6, 2]);
+        assert_eq!([words("netmap"), words("pipe"), words("pcap"), words("ve")], [4, 3, 2, 0]);
+    }
+
+    #[test]
     fn keeping_one_path_keeps_nothing_else() {
-        let plan = BenchPlan::of(Profile::Full).only(&[FramePath::Switch]);
+        let plan = BenchPlan::full().only(|path| path.is_in("switch"));
         assert_eq!(plan.points.len(), 35);
         assert!(plan.points.iter().all(|point| point.path == FramePath::Switch));
     }

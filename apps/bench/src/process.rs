@@ -6,7 +6,7 @@
 //! end when the pipe closes.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,11 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use ringroad_guest::process::end_with_caller;
+use ringroad_guest::process::{end_with_caller, ends_within};
 use ringroad_netdev::{Namespace, NamespaceError};
 
 use crate::error::BenchError;
@@ -28,6 +27,9 @@ use crate::stop::{STOP_LATENCY, StopFlag};
 
 /// Time limit for a child to end after its input was closed, and again after SIGINT, before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Time limit for a child to become ready, to reply or to pass frames on: long, for machines with other load.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Number of lines kept of a child's output.
 const LAST_WORDS_LINES: usize = 8;
@@ -47,6 +49,7 @@ pub(crate) enum EndsBy {
 #[derive(Debug)]
 pub(crate) struct BenchProcess {
     name: String,
+    command: String,
     ends_by: EndsBy,
     child: Child,
     /// The process whose time is measured, if it is not the child itself.
@@ -58,28 +61,30 @@ pub(crate) struct BenchProcess {
 }
 
 impl BenchProcess {
-    /// Starts `program` with `arguments` and the additional `environment` in a network `namespace`.
+    /// Starts `command`, program and arguments, with the additional `environment` in a network `namespace`. The words
+    /// of `wrapper`, if any, precede it, and are not part of the command in reports.
     pub(crate) fn start(
         namespace: &Namespace,
         name: &str,
-        program: &std::ffi::OsStr,
-        arguments: &[OsString],
-        environment: &[(&str, &std::ffi::OsStr)],
+        wrapper: &[&str],
+        command: &[OsString],
+        environment: &[(&str, &OsStr)],
         ends_by: EndsBy,
     ) -> Result<Self, BenchError> {
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
+        let mut words = wrapper.iter().map(OsStr::new).chain(command.iter().map(OsString::as_os_str));
+        let mut process = Command::new(words.next().unwrap_or_default());
+        process
+            .args(words)
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        start_in(&mut command, namespace)?;
-        end_with_caller(&mut command);
-        let mut child = command
-            .spawn()
-            .map_err(|source| BenchError::Start { command: command_line(program, arguments), source })?;
+        start_in(&mut process, namespace)?;
+        end_with_caller(&mut process);
+        let command = command_line(command);
+        let mut child =
+            process.spawn().map_err(|source| BenchError::Start { command: command.clone(), source })?;
         let last_words = LastLines::default();
         let (sender, lines) = channel();
         let mut readers = Vec::new();
@@ -90,27 +95,32 @@ impl BenchProcess {
             readers.push(read_lines(stderr, Arc::clone(&last_words), sender));
         }
         let stdin = child.stdin.take();
-        Ok(Self { name: name.into(), ends_by, child, worker: None, stdin, lines, last_words, readers })
+        let name = name.into();
+        Ok(Self { name, command, ends_by, child, worker: None, stdin, lines, last_words, readers })
+    }
+
+    /// Returns the command line as users would type it, for facts.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
     }
 
     /// Waits until the child prints a line for which `wanted` returns a value, and returns that value.
     ///
-    /// `awaited` completes the sentence "the process did not ... within 10 s".
+    /// `awaited` completes the sentence "the process did not ... within 60 s".
     pub(crate) fn wait_for_line<T>(
         &mut self,
         awaited: &'static str,
-        within: Duration,
         stop: &StopFlag,
         mut wanted: impl FnMut(&str) -> Option<T>,
     ) -> Result<T, BenchError> {
-        let end = Instant::now() + within;
+        let end = Instant::now() + PATIENCE;
         loop {
             if stop.is_raised() {
                 return Err(BenchError::Stopped);
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(self.not_ready(awaited, within));
+                return Err(self.not_ready(awaited));
             }
             match self.lines.recv_timeout(left.min(STOP_LATENCY)) {
                 Ok(line) => {
@@ -138,9 +148,10 @@ impl BenchProcess {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Makes the error for a state that was not reached in time.
-    pub(crate) fn not_ready(&self, awaited: &'static str, waited: Duration) -> BenchError {
-        BenchError::NotReady { program: self.name.clone(), awaited, waited, last_words: self.last_words() }
+    /// Makes the error for a state that was not reached within [`PATIENCE`].
+    pub(crate) fn not_ready(&self, awaited: &'static str) -> BenchError {
+        let (program, last_words) = (self.name.clone(), self.last_words());
+        BenchError::NotReady { program, awaited, waited: PATIENCE, last_words }
     }
 
     /// Makes the error for a child that has ended; ends the child if it is still running.
@@ -249,16 +260,7 @@ impl BenchProcess {
     fn ended_within(&self, grace: Duration) -> bool {
         let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) else { return false };
         let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-        let end = Instant::now() + grace;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let timeout =
-                Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)], Some(&timeout)) {
-                Err(rustix::io::Errno::INTR) => {}
-                ready => return matches!(ready, Ok(1..)),
-            }
-        }
+        ends_within(&pidfd, grace)
     }
 
     fn join_readers(&mut self) {
@@ -352,9 +354,8 @@ fn parse_schedstat(text: &str) -> Option<SchedTime> {
     Some(SchedTime { run_ns: numbers.next()?, wait_ns: numbers.next()? })
 }
 
-/// Returns the command line as users would type it, for facts and errors.
-pub(crate) fn command_line(program: &std::ffi::OsStr, arguments: &[OsString]) -> String {
-    let quoted = |word: &std::ffi::OsStr| {
+fn command_line(words: &[OsString]) -> String {
+    let quoted = |word: &OsString| {
         let word = word.to_string_lossy();
         if word.contains(|c: char| c.is_whitespace() || c == '\'') {
             format!("{word:?}")
@@ -362,11 +363,7 @@ pub(crate) fn command_line(program: &std::ffi::OsStr, arguments: &[OsString]) ->
             word.into_owned()
         }
     };
-    std::iter::once(program)
-        .chain(arguments.iter().map(OsString::as_os_str))
-        .map(quoted)
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -409,19 +406,12 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> BenchProcess {
-        BenchProcess::start(
-            &Namespace::Current,
-            "shell",
-            "sh".as_ref(),
-            &["-c".into(), script.into()],
-            &[],
-            EndsBy::Input,
-        )
-        .unwrap()
+        let command = ["sh", "-c", script].map(OsString::from);
+        BenchProcess::start(&Namespace::Current, "shell", &[], &command, &[], EndsBy::Input).unwrap()
     }
 
     fn answer(process: &mut BenchProcess, word: &str) -> Result<String, BenchError> {
-        process.wait_for_line("answer", Duration::from_secs(20), &StopFlag::new(), |line| {
+        process.wait_for_line("answer", &StopFlag::default(), |line| {
             line.contains(word).then(|| line.to_owned())
         })
     }
@@ -445,9 +435,9 @@ mod tests {
     #[test]
     fn a_raised_flag_ends_the_wait_for_a_silent_child() {
         let mut process = shell("read never");
-        let stop = StopFlag::new();
+        let stop = StopFlag::default();
         stop.raise();
-        let error = process.wait_for_line("speak", Duration::from_secs(20), &stop, |_| Some(())).unwrap_err();
+        let error = process.wait_for_line("speak", &stop, |_| Some(())).unwrap_err();
         assert!(matches!(error, BenchError::Stopped));
     }
 
@@ -509,15 +499,9 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_exist_is_named() {
-        let error = BenchProcess::start(
-            &Namespace::Current,
-            "x",
-            "/nonexistent/x".as_ref(),
-            &["-v".into()],
-            &[],
-            EndsBy::Input,
-        )
-        .unwrap_err();
+        let command = ["/nonexistent/x", "-v"].map(OsString::from);
+        let started = BenchProcess::start(&Namespace::Current, "x", &[], &command, &[], EndsBy::Input);
+        let error = started.unwrap_err();
         assert_eq!(error.to_string(), "cannot start `/nonexistent/x -v`");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::contestant::{Contestant, ContestantFacts, Sample};
+use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
 use crate::peers::{Absent, reason};
 use crate::plan::{BenchPlan, FramePath, Point};
@@ -19,75 +19,43 @@ use crate::stop::StopFlag;
 /// Maximum number of failures of a contestant at a point, warm-up included. Then it is not run again at that point.
 const FAILURES_TOLERATED: usize = 2;
 
-/// The contestants on one path.
-#[derive(Default)]
-pub struct PathContestants {
-    /// Ringroad's contestants, the numerators of the ratios; several if several configurations are relevant.
-    pub ours: Vec<Box<dyn Contestant>>,
-    /// Contestants that Ringroad is compared with.
-    pub peers: Vec<Box<dyn Contestant>>,
-}
-
-impl PathContestants {
-    fn contestants(&mut self) -> Vec<(bool, &mut Box<dyn Contestant>)> {
-        let ours = self.ours.iter_mut().map(|contestant| (true, contestant));
-        ours.chain(self.peers.iter_mut().map(|contestant| (false, contestant))).collect()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &dyn Contestant> {
-        self.ours.iter().chain(&self.peers).map(|contestant| &**contestant)
-    }
-}
+/// Whether a contestant is Ringroad, the numerator of the ratios; and the contestant.
+type Entry = (bool, Box<dyn Contestant>);
 
 /// The contestants of a run.
 #[derive(Default)]
 pub struct Contestants {
-    fields: BTreeMap<FramePath, PathContestants>,
+    /// Contestants by path, in the order of entering.
+    fields: BTreeMap<FramePath, Vec<Entry>>,
     /// Peers that cannot take part, with the reasons.
     pub absent: Vec<Absent>,
 }
 
 impl Contestants {
-    /// Makes a list without contestants.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    /// Adds a contestant to those on its path; `ours` says that it is Ringroad.
+    pub fn enter(&mut self, ours: bool, contestant: impl Contestant + 'static) {
+        self.fields.entry(contestant.path()).or_default().push((ours, Box::new(contestant)));
     }
 
-    /// Returns the contestants on a path; `None` if there are none.
-    #[must_use]
-    pub fn field(&self, path: FramePath) -> Option<&PathContestants> {
-        self.fields.get(&path)
-    }
-
-    /// Returns the contestants on a path, to change them.
-    pub fn field_mut(&mut self, path: FramePath) -> &mut PathContestants {
-        self.fields.entry(path).or_default()
+    /// Records contestants that cannot take part.
+    pub(crate) fn leave_out(&mut self, name: &str, reason: String) {
+        self.absent.push(Absent { name: name.into(), reason });
     }
 
     /// Estimates the duration of a plan with these contestants.
     #[must_use]
     pub fn estimate(&self, plan: &BenchPlan) -> Duration {
-        let turns = |point: &Point| {
-            self.field(point.path)
-                .into_iter()
-                .flat_map(PathContestants::iter)
-                .map(|contestant| {
-                    (plan.sample + contestant.turn_overhead()) * plan.rounds
-                        + plan.warm_up
-                        + contestant.turn_overhead()
-                })
-                .sum::<Duration>()
-        };
-        plan.points.iter().map(turns).sum()
+        let contestants = plan.points.iter().filter_map(|point| self.fields.get(&point.path)).flatten();
+        let turns = |overhead| (plan.sample + overhead) * plan.rounds + plan.warm_up + overhead;
+        contestants.map(|(_, contestant)| turns(contestant.turn_overhead())).sum()
     }
 
     /// Returns descriptions of the contestants on the plan's paths, which are complete after a run.
     #[must_use]
     pub fn facts(&self, plan: &BenchPlan) -> Vec<ContestantFacts> {
         let planned = |path: &FramePath| plan.points.iter().any(|point| point.path == *path);
-        let fields = self.fields.iter().filter(|(path, _)| planned(path)).map(|(_, field)| field);
-        fields.flat_map(PathContestants::iter).map(Contestant::facts).collect()
+        let fields = self.fields.iter().filter(|(path, _)| planned(path));
+        fields.flat_map(|(_, field)| field).map(|(_, contestant)| contestant.facts()).collect()
     }
 }
 
@@ -198,6 +166,7 @@ pub struct RunResult {
 pub fn run(
     plan: &BenchPlan,
     contestants: &mut Contestants,
+    cores: CorePair,
     stop: &StopFlag,
     progress: &mut dyn FnMut(RunEvent<'_>),
 ) -> RunResult {
@@ -207,101 +176,57 @@ pub fn run(
             return RunResult { points, stopped: true };
         }
         progress(RunEvent::Point { point, done, total: plan.points.len() });
-        let mut turns = PointState::new(point, contestants.field_mut(point.path));
-        let finished = turns.all(plan, stop, progress);
-        points.push(PointResult { point: *point, series: turns.series });
-        if finished.is_err() {
-            return RunResult { points, stopped: true };
+        let field = contestants.fields.entry(point.path).or_default();
+        let mut turns: Vec<_> = field
+            .iter_mut()
+            .map(|(ours, contestant)| {
+                let name = contestant.name().into();
+                (contestant, PointSeries { contestant: name, ours: *ours, outcomes: Vec::new() }, 0)
+            })
+            .collect();
+        let mut stopped = false;
+        'rounds: for round in std::iter::once(None).chain((0..plan.rounds).map(Some)) {
+            let duration = if round.is_none() { plan.warm_up } else { plan.sample };
+            let mut order: Vec<_> = turns.iter_mut().collect();
+            if round.is_some_and(|round| round % 2 == 1) {
+                order.reverse();
+            }
+            for (contestant, series, failures) in order {
+                if stop.is_raised() {
+                    stopped = true;
+                    break 'rounds;
+                }
+                let turn = if *failures < FAILURES_TOLERATED {
+                    contestant.measure(point, duration, cores, stop)
+                } else {
+                    Err(BenchError::KeepsFailing(FAILURES_TOLERATED))
+                };
+                let outcome = match turn {
+                    Ok(sample) => ContestantOutcome::Valid(sample),
+                    Err(BenchError::Stopped) => {
+                        stopped = true;
+                        break 'rounds;
+                    }
+                    Err(error) => {
+                        // An implausible sample is caused by a disturbance, not by the contestant.
+                        *failures += usize::from(!matches!(error, BenchError::Implausible(_)));
+                        ContestantOutcome::Invalid { reason: reason(&error) }
+                    }
+                };
+                let contestant = &series.contestant;
+                progress(RunEvent::Turn { point, contestant, round, outcome: &outcome });
+                if round.is_some() {
+                    series.outcomes.push(outcome);
+                }
+            }
+        }
+        let series = turns.into_iter().map(|(_, series, _)| series).collect();
+        points.push(PointResult { point: *point, series });
+        if stopped {
+            return RunResult { points, stopped };
         }
     }
     RunResult { points, stopped: false }
-}
-
-/// Error of a stopped run.
-struct Stopped;
-
-/// The state of one point.
-struct PointState<'a> {
-    point: &'a Point,
-    contestants: Vec<&'a mut Box<dyn Contestant>>,
-    series: Vec<PointSeries>,
-    failures: Vec<usize>,
-}
-
-impl<'a> PointState<'a> {
-    fn new(point: &'a Point, field: &'a mut PathContestants) -> Self {
-        let (ours, contestants): (Vec<bool>, Vec<_>) = field.contestants().into_iter().unzip();
-        let series = contestants
-            .iter()
-            .zip(ours)
-            .map(|(contestant, ours)| PointSeries {
-                contestant: contestant.name().into(),
-                ours,
-                outcomes: Vec::new(),
-            })
-            .collect();
-        let failures = vec![0; contestants.len()];
-        Self { point, contestants, series, failures }
-    }
-
-    fn all(
-        &mut self,
-        plan: &BenchPlan,
-        stop: &StopFlag,
-        progress: &mut dyn FnMut(RunEvent<'_>),
-    ) -> Result<(), Stopped> {
-        self.round(None, plan.warm_up, stop, progress)?;
-        for round in 0..plan.rounds {
-            self.round(Some(round), plan.sample, stop, progress)?;
-        }
-        Ok(())
-    }
-
-    fn round(
-        &mut self,
-        round: Option<u32>,
-        duration: Duration,
-        stop: &StopFlag,
-        progress: &mut dyn FnMut(RunEvent<'_>),
-    ) -> Result<(), Stopped> {
-        let mut turns: Vec<_> =
-            self.contestants.iter_mut().zip(&mut self.series).zip(&mut self.failures).collect();
-        if round.is_some_and(|round| round % 2 == 1) {
-            turns.reverse();
-        }
-        for ((contestant, series), failures) in turns {
-            if stop.is_raised() {
-                return Err(Stopped);
-            }
-            let outcome = if *failures >= FAILURES_TOLERATED {
-                ContestantOutcome::Invalid {
-                    reason: format!("not run again after {FAILURES_TOLERATED} failures at this point"),
-                }
-            } else {
-                match contestant.measure(self.point, duration) {
-                    Ok(sample) => ContestantOutcome::Valid(sample),
-                    Err(BenchError::Stopped) => return Err(Stopped),
-                    Err(error) => {
-                        // An implausible sample is caused by a disturbance, not by the contestant.
-                        if !matches!(error, BenchError::Implausible(_)) {
-                            *failures += 1;
-                        }
-                        ContestantOutcome::Invalid { reason: reason(&error) }
-                    }
-                }
-            };
-            progress(RunEvent::Turn {
-                point: self.point,
-                contestant: &series.contestant,
-                round,
-                outcome: &outcome,
-            });
-            if round.is_some() {
-                series.outcomes.push(outcome);
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::contestant::CorePair;
 use crate::error::BenchError;
 use crate::facts::{MachineFacts, StealClock, allowed_cpus};
 use crate::ours::{self, Programs};
-use crate::peers::{self, Absent, reason};
+use crate::peers::{self, reason};
 use crate::plan::{BenchPlan, FramePath};
 use crate::report::BenchReport;
 use crate::runner::{Contestants, RunEvent, run};
@@ -36,7 +36,7 @@ impl BenchSession {
     pub fn prepare(plan: BenchPlan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
         let programs = program.map(Programs::beside);
         let mut session = Self::without_peers(plan, programs.as_ref(), stop, &allowed_cpus())?;
-        peers::enter_installed(&mut session.contestants, programs.as_ref(), session.cores, stop);
+        peers::enter_installed(&mut session.contestants, programs.as_ref());
         Ok(session)
     }
 
@@ -47,15 +47,12 @@ impl BenchSession {
         cpus: &[usize],
     ) -> Result<Self, BenchError> {
         let machine = MachineFacts::gather();
-        let mut contestants = Contestants::new();
+        let mut contestants = Contestants::default();
         let cores = match (CorePair::lowest_of(cpus), cpus.first()) {
             (Ok(cores), _) => cores,
             (Err(error), Some(only)) => {
-                plan = plan.only(&[FramePath::Null, FramePath::GenNull]);
-                contestants.absent.push(Absent {
-                    name: "every path but those of null ports".into(),
-                    reason: reason(&error),
-                });
+                plan = plan.only(|path| matches!(path, FramePath::Null | FramePath::GenNull));
+                contestants.leave_out("every path but those of null ports", reason(&error));
                 CorePair { first: *only, second: *only }
             }
             (Err(error), None) => return Err(error),
@@ -63,13 +60,11 @@ impl BenchSession {
         if plan.points.iter().any(|point| point.path.is_veth())
             && let Err(error) = Lab::create(&[])
         {
-            plan = plan.without_veth();
-            contestants
-                .absent
-                .push(Absent { name: "every path over network interfaces".into(), reason: reason(&error) });
+            plan = plan.only(|path| !path.is_veth());
+            contestants.leave_out("every path over network interfaces", reason(&error));
         }
         if let Some(programs) = programs {
-            ours::enter(&mut contestants, programs, cores, stop);
+            ours::enter(&mut contestants, programs);
         }
         Ok(Self { plan, contestants, cores, machine, stop: stop.clone() })
     }
@@ -96,7 +91,7 @@ impl BenchSession {
     #[must_use]
     pub fn run(mut self, progress: &mut dyn FnMut(RunEvent<'_>)) -> BenchReport {
         let steal = StealClock::start();
-        let result = run(&self.plan, &mut self.contestants, &self.stop, progress);
+        let result = run(&self.plan, &mut self.contestants, self.cores, &self.stop, progress);
         BenchReport::new(self.machine, steal.percent(), self.cores, self.plan, &self.contestants, result)
     }
 }
@@ -104,12 +99,11 @@ impl BenchSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Profile;
 
     #[test]
     fn one_cpu_leaves_the_null_floor_with_a_reason() {
         let session =
-            BenchSession::without_peers(BenchPlan::of(Profile::Full), None, &StopFlag::new(), &[7]).unwrap();
+            BenchSession::without_peers(BenchPlan::full(), None, &StopFlag::default(), &[7]).unwrap();
         let on_one_core = [FramePath::Null, FramePath::GenNull];
         assert!(session.plan().points.iter().all(|point| on_one_core.contains(&point.path)));
         assert!(!session.plan().points.is_empty());
@@ -118,9 +112,8 @@ mod tests {
 
     #[test]
     fn a_session_stopped_at_once_reports_nothing() {
-        let stop = StopFlag::new();
-        let session =
-            BenchSession::without_peers(BenchPlan::of(Profile::Quick), None, &stop, &[0, 1]).unwrap();
+        let stop = StopFlag::default();
+        let session = BenchSession::without_peers(BenchPlan::quick(), None, &stop, &[0, 1]).unwrap();
         stop.raise();
         let report = session.run(&mut |_| {});
         assert!(report.stopped);

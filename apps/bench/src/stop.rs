@@ -16,12 +16,6 @@ pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(50);
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Makes a flag that is not raised.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Requests the end of the run.
     pub fn raise(&self) {
         self.0.store(true, Ordering::Relaxed);

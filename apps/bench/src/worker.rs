@@ -1,27 +1,24 @@
 //! Worker processes of Ringroad's contestants: their requests and replies.
 //!
-//! A worker is the program's own binary, called as `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N
-//! --seconds S`. It pins itself, attaches, prints `{"ready":true}`, waits for the line `go`, waits for a settling time,
-//! counts for S seconds, prints one [`WorkerLine::Measured`] and continues until its standard input ends. So the worker
-//! at the other end has frames during its whole interval. On the line `count` it immediately prints the number of
-//! received frames ([`WorkerLine::SoFar`]), so that a caller with other counters can choose its own interval. Any error
-//! is a [`WorkerLine::Failed`].
+//! A worker is the program's own binary, called as `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N`.
+//! It pins itself, attaches, prints [`WorkerLine::Ready`], waits for the line `go`, and works until its standard input
+//! ends. On each line `count` it prints the number of received frames ([`WorkerLine::Counted`]) with the time of the
+//! count, so that two counts give the rate between them. Any error is a [`WorkerLine::Failed`].
 
 mod frame;
 mod generator;
 mod libpcap;
-mod meter;
 mod netmap;
 mod roles;
 
-use std::fmt;
+use std::cell::OnceCell;
 use std::io::{BufRead, Write};
-use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
 use ringroad::{Embedded, OpenError, Port, PortError};
+use ringroad_generator::clock::{system_ns, ticks_and_ns};
 use ringroad_generator::{SessionError, SessionOptions, TestSession};
 use ringroad_traffic::line_rate::FrameSizeError;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -30,15 +27,10 @@ use serde::{Deserialize, Serialize};
 use crate::plan::FCS_BYTES;
 pub use frame::template;
 pub use generator::session as generator_session;
-pub use meter::WorkerCounts;
-use meter::{LoopClock, Next, WorkerCommands};
-pub use netmap::NetmapCalls;
-use netmap::{NetmapOneWay, NetmapSink, NetmapSource};
+use libpcap::{Capturer, Injector};
+use netmap::{NetmapCalls, NetmapOneWay, NetmapSink, NetmapSource};
 pub use roles::RoleStep;
 use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
-
-/// Time between the first frame and the counting interval.
-pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// Line that starts a worker's work.
 pub const GO: &str = "go";
@@ -47,7 +39,7 @@ pub const GO: &str = "go";
 pub const COUNT: &str = "count";
 
 /// Roles of workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WorkerRole {
     /// Writes every byte of every frame and sends it.
     Source,
@@ -73,151 +65,102 @@ pub enum WorkerRole {
     PcapSend,
     /// Receives by `pcap_dispatch` on a device of the loaded libpcap.
     PcapReceive,
-    /// Does the work of [`WorkerRole::Source`] as a program written for netmap.
-    NetmapSource(NetmapCalls),
-    /// Does the work of [`WorkerRole::Sink`] as a program written for netmap.
-    NetmapSink(NetmapCalls),
-    /// Does the work of [`WorkerRole::OneWay`] as a program written for netmap.
-    NetmapOneWay(NetmapCalls),
+    /// Does the work of [`WorkerRole::Source`] as a program written for netmap, with a sync for each burst.
+    NetmapSyncSource,
+    /// Does the work of [`WorkerRole::Source`] as a program written for netmap, with `poll`.
+    NetmapPollSource,
+    /// Does the work of [`WorkerRole::Sink`] as a program written for netmap, with a sync for each burst.
+    NetmapSyncSink,
+    /// Does the work of [`WorkerRole::Sink`] as a program written for netmap, with `poll`.
+    NetmapPollSink,
+    /// Does the work of [`WorkerRole::OneWay`] as a program written for netmap, with a sync for each burst.
+    NetmapSyncOneWay,
+    /// Does the work of [`WorkerRole::OneWay`] as a program written for netmap, with `poll`.
+    NetmapPollOneWay,
 }
 
 impl WorkerRole {
-    const ALL: [Self; 18] = [
-        Self::Source,
-        Self::Sink,
-        Self::Loop,
-        Self::OneWay,
-        Self::Null,
-        Self::Send,
-        Self::Receive,
-        Self::Forward,
-        Self::Generate,
-        Self::GenerateUnsigned,
-        Self::PcapSend,
-        Self::PcapReceive,
-        Self::NetmapSource(NetmapCalls::Sync),
-        Self::NetmapSource(NetmapCalls::Poll),
-        Self::NetmapSink(NetmapCalls::Sync),
-        Self::NetmapSink(NetmapCalls::Poll),
-        Self::NetmapOneWay(NetmapCalls::Sync),
-        Self::NetmapOneWay(NetmapCalls::Poll),
-    ];
-
     /// Returns the number of directions in which the role counts frames.
     const fn directions(self) -> usize {
-        match self {
-            Self::Loop | Self::Null | Self::Forward => 2,
-            Self::Source
-            | Self::Sink
-            | Self::OneWay
-            | Self::Send
-            | Self::Receive
-            | Self::Generate
-            | Self::GenerateUnsigned
-            | Self::PcapSend
-            | Self::PcapReceive
-            | Self::NetmapSource(_)
-            | Self::NetmapSink(_)
-            | Self::NetmapOneWay(_) => 1,
-        }
+        if matches!(self, Self::Loop | Self::Null | Self::Forward) { 2 } else { 1 }
     }
 
     /// Returns the role's word on the command line.
     #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Source => "source",
-            Self::Sink => "sink",
-            Self::Loop => "loop",
-            Self::OneWay => "one-way",
-            Self::Null => "null",
-            Self::Send => "send",
-            Self::Receive => "receive",
-            Self::Forward => "forward",
-            Self::Generate => "generate",
-            Self::GenerateUnsigned => "generate-unsigned",
-            Self::PcapSend => "pcap-send",
-            Self::PcapReceive => "pcap-receive",
-            Self::NetmapSource(NetmapCalls::Sync) => "netmap-sync-source",
-            Self::NetmapSource(NetmapCalls::Poll) => "netmap-poll-source",
-            Self::NetmapSink(NetmapCalls::Sync) => "netmap-sync-sink",
-            Self::NetmapSink(NetmapCalls::Poll) => "netmap-poll-sink",
-            Self::NetmapOneWay(NetmapCalls::Sync) => "netmap-sync-one-way",
-            Self::NetmapOneWay(NetmapCalls::Poll) => "netmap-poll-one-way",
-        }
+    pub fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-impl fmt::Display for WorkerRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-/// Error for an unknown role.
-#[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a worker's role; the roles are {words}", words = WorkerRole::ALL.map(WorkerRole::word).join(", "))]
-pub struct UnknownRole(String);
-
-impl FromStr for WorkerRole {
-    type Err = UnknownRole;
-
-    fn from_str(word: &str) -> Result<Self, UnknownRole> {
-        Self::ALL.into_iter().find(|role| role.word() == word).ok_or_else(|| UnknownRole(word.into()))
-    }
-}
-
-/// Task of a worker.
-#[derive(Clone, Debug, PartialEq)]
+/// Task of a worker, and its command line.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct WorkerOptions {
+    #[arg(value_enum)]
     pub role: WorkerRole,
     /// Names of the ports: two for roles that send to one port and receive from another, else one.
+    #[arg(long = "port")]
     pub ports: Vec<String>,
     /// Frame size in bytes, FCS included.
+    #[arg(long = "size")]
     pub frame_bytes: u32,
     /// Number of frames per handover.
+    #[arg(long = "burst")]
     pub burst_frames: u32,
     /// CPU to which the worker is pinned.
+    #[arg(long)]
     pub cpu: usize,
-    /// Length of the counting interval.
-    pub interval: Duration,
 }
 
 impl WorkerOptions {
     /// Returns the command-line words after the program's name.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
-        let mut words = vec!["bench-worker".into(), self.role.to_string()];
+        let mut words = vec!["bench-worker".into(), self.role.word()];
         for port in &self.ports {
             words.extend(["--port".into(), port.clone()]);
         }
-        words.extend([
-            "--size".into(),
-            self.frame_bytes.to_string(),
-            "--burst".into(),
-            self.burst_frames.to_string(),
-            "--cpu".into(),
-            self.cpu.to_string(),
-            "--seconds".into(),
-            self.interval.as_secs_f64().to_string(),
-        ]);
+        let numbers = [
+            ("--size", self.frame_bytes as usize),
+            ("--burst", self.burst_frames as usize),
+            ("--cpu", self.cpu),
+        ];
+        words.extend(numbers.into_iter().flat_map(|(option, number)| [option.into(), number.to_string()]));
         words
     }
 }
 
-/// Counts of a worker.
+/// Counts of a worker since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Number of frames by direction.
+    pub directions_frames: [u64; 2],
+    /// Number of frames missing or out of order.
+    pub lost_or_reordered_frames: u64,
+}
+
+/// Counts of a worker at an instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Number of frames in all directions.
-    pub frames: u64,
+pub struct TimedCounts {
     /// Number of frames in each direction.
     pub directions_frames: Vec<u64>,
-    /// Length of the interval on the monotonic clock, s.
-    pub seconds: f64,
-    /// Ticks of the time-stamp counter per frame in the interval.
-    pub cycles_per_frame: Option<f64>,
     /// Number of frames missing or out of order, if the role checks for them.
     pub lost_or_reordered_frames: Option<u64>,
+    /// The instant on the machine's monotonic clock, ns.
+    pub at_ns: u64,
+    /// The instant by the processor's time-stamp counter.
+    pub ticks: Option<u64>,
+}
+
+impl TimedCounts {
+    fn now(directions_frames: &[u64], lost_or_reordered_frames: Option<u64>) -> Self {
+        let ticks = ticks_and_ns().map(|(ticks, _)| ticks);
+        Self {
+            directions_frames: directions_frames.to_vec(),
+            lost_or_reordered_frames,
+            at_ns: system_ns(),
+            ticks,
+        }
+    }
 }
 
 /// A line of a worker's standard output, as JSON.
@@ -232,13 +175,8 @@ pub enum WorkerLine {
         #[serde(default)]
         mode: String,
     },
-    /// The interval has ended.
-    Measured(Measured),
     /// Reply to [`COUNT`].
-    SoFar {
-        /// Number of frames received since the start, in all directions.
-        so_far_frames: u64,
-    },
+    Counted(TimedCounts),
     /// The worker cannot continue.
     Failed { error: String },
 }
@@ -263,7 +201,7 @@ pub enum BenchWorkerError {
         source: rustix::io::Errno,
     },
     /// A role got the wrong number of ports.
-    #[error("the role {role} needs {needed} ports, and {given} were given with --port")]
+    #[error("the role {} needs {needed} ports, and {given} were given with --port", .role.word())]
     Ports {
         role: WorkerRole,
         /// Number of ports that the role needs.
@@ -344,10 +282,9 @@ fn run_with(
         }
         match work {
             Work::Turns(mut role) => {
-                let meter = LoopClock::new(options.interval, options.role.directions(), orders_from(input));
-                turn_until_told(role.as_mut(), meter, output)
+                turn_until_told(role.as_mut(), options.role.directions(), &commands_from(input), output)
             }
-            Work::Session(session) => generator::run(*session, options.interval, input, output),
+            Work::Session(session) => generator::run(*session, input, output),
         }
     });
     if let Err(error) = &worked {
@@ -372,125 +309,112 @@ fn prepare(
     let mut cpus = CpuSet::new();
     cpus.set(options.cpu);
     sched_setaffinity(None, &cpus).map_err(|source| BenchWorkerError::Cpu { cpu: options.cpu, source })?;
-    if !matches!(options.role, WorkerRole::Generate | WorkerRole::GenerateUnsigned) {
-        return turns(options, open).map(|(turn, mode)| (Work::Turns(turn), mode));
-    }
-    let (ports, mode) = open_all(options, open)?;
-    let session_options = SessionOptions { cpus: vec![options.cpu], ..SessionOptions::default() };
-    let session = generator_session(options, one(options.role, ports)?, session_options)?;
-    Ok((Work::Session(Box::new(session)), mode))
+    let mode = OnceCell::new();
+    let open = |name: &str| -> Result<Port, OpenError> {
+        let port = open(name)?;
+        mode.get_or_init(|| port.info().mode.clone());
+        Ok(port)
+    };
+    let work = if matches!(options.role, WorkerRole::Generate | WorkerRole::GenerateUnsigned) {
+        let [port] = ports(options, &open)?;
+        let session_options = SessionOptions { cpus: vec![options.cpu], ..SessionOptions::default() };
+        Work::Session(Box::new(generator_session(options, port, session_options)?))
+    } else {
+        Work::Turns(turns(options, &open)?)
+    };
+    Ok((work, mode.into_inner().unwrap_or_default()))
 }
 
-/// Opens the ports of a worker, and returns their mechanism.
-fn open_all(
+fn ports<const N: usize>(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<(Vec<Port>, String), BenchWorkerError> {
-    let ports = options
-        .ports
-        .iter()
-        .map(|name| open(name).map_err(|source| BenchWorkerError::Open { name: name.clone(), source }))
-        .collect::<Result<Vec<Port>, BenchWorkerError>>()?;
-    let mode = ports.first().map(|port| port.info().mode.clone()).unwrap_or_default();
-    Ok((ports, mode))
+) -> Result<[Port; N], BenchWorkerError> {
+    let open = |name: &str| open(name).map_err(|source| BenchWorkerError::Open { name: name.into(), source });
+    let ports = names::<N>(options)?.into_iter().map(open).collect::<Result<_, _>>()?;
+    exactly(options.role, ports)
 }
 
-/// Returns the turns of a role over ports that `open` opens, and the mechanism of the ports. Generators have no turns,
-/// but a session: [`generator_session`].
-///
-/// # Errors
-/// [`BenchWorkerError`]: a port cannot be opened, or the number of ports is wrong.
-pub fn turns(
-    options: &WorkerOptions,
-    open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<(Box<dyn RoleStep>, String), BenchWorkerError> {
-    let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
-    let (role, burst_frames) = (options.role, options.burst_frames);
-    if let Some(turn) = foreign(options, slot_bytes)? {
-        return Ok((turn, String::new()));
-    }
-    let (ports, mode) = open_all(options, open)?;
-    let turn: Box<dyn RoleStep> = match role {
-        WorkerRole::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
-        WorkerRole::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
-        WorkerRole::Loop => Box::new(SwitchLoop::new(exactly(role, ports)?, slot_bytes, burst_frames)),
-        WorkerRole::OneWay => Box::new(OneWay::new(exactly(role, ports)?, slot_bytes, burst_frames)?),
-        WorkerRole::Null | WorkerRole::Forward => {
-            Box::new(Forwarder::new(exactly(role, ports)?, burst_frames))
-        }
-        WorkerRole::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
-        WorkerRole::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
-        // Generators have no turns, and the other roles are handled above.
-        WorkerRole::Generate
-        | WorkerRole::GenerateUnsigned
-        | WorkerRole::PcapSend
-        | WorkerRole::PcapReceive
-        | WorkerRole::NetmapSource(_)
-        | WorkerRole::NetmapSink(_)
-        | WorkerRole::NetmapOneWay(_) => {
-            return Err(BenchWorkerError::Ports { role, needed: 0, given: ports.len() });
-        }
-    };
-    Ok((turn, mode))
-}
-
-/// Opens programs whose ports have other interfaces than Ringroad's own.
-fn foreign(options: &WorkerOptions, slot_bytes: u32) -> Result<Option<Box<dyn RoleStep>>, BenchWorkerError> {
-    let (role, burst) = (options.role, options.burst_frames);
-    let names = || options.ports.iter().map(String::as_str).collect::<Vec<_>>();
-    let turn: Box<dyn RoleStep> = match role {
-        WorkerRole::PcapSend | WorkerRole::PcapReceive => {
-            let name = one(role, names())?;
-            let refused = |told| BenchWorkerError::Libpcap { name: name.into(), told };
-            match role {
-                WorkerRole::PcapSend => Box::new(libpcap::Injector::open(name, slot_bytes).map_err(refused)?),
-                _ => Box::new(libpcap::Capturer::open(name).map_err(refused)?),
-            }
-        }
-        WorkerRole::NetmapSource(calls) => {
-            Box::new(NetmapSource::open(one(role, names())?, calls, slot_bytes, burst)?)
-        }
-        WorkerRole::NetmapSink(calls) => {
-            Box::new(NetmapSink::open(one(role, names())?, calls, slot_bytes, burst)?)
-        }
-        WorkerRole::NetmapOneWay(calls) => {
-            Box::new(NetmapOneWay::open(exactly(role, names())?, calls, slot_bytes, burst)?)
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(turn))
+fn names<const N: usize>(options: &WorkerOptions) -> Result<[&str; N], BenchWorkerError> {
+    exactly(options.role, options.ports.iter().map(String::as_str).collect())
 }
 
 fn exactly<const N: usize, P>(role: WorkerRole, ports: Vec<P>) -> Result<[P; N], BenchWorkerError> {
     ports.try_into().map_err(|ports: Vec<P>| BenchWorkerError::Ports { role, needed: N, given: ports.len() })
 }
 
-fn one<P>(role: WorkerRole, ports: Vec<P>) -> Result<P, BenchWorkerError> {
-    exactly(role, ports).map(|[port]| port)
+/// Returns the turns of a role over ports that `open` opens. Generators have no turns, but a session:
+/// [`generator_session`].
+///
+/// # Errors
+/// [`BenchWorkerError`]: a port cannot be opened, or the number of ports is wrong.
+pub fn turns(
+    options: &WorkerOptions,
+    open: &dyn Fn(&str) -> Result<Port, OpenError>,
+) -> Result<Box<dyn RoleStep>, BenchWorkerError> {
+    let (slot_bytes, burst) = (options.frame_bytes.saturating_sub(FCS_BYTES), options.burst_frames);
+    let one = || ports(options, open).map(|[port]| port);
+    let two = || ports(options, open);
+    // Programs over other libraries than Ringroad's open their ports by name.
+    let name = || names(options).map(|[name]| name);
+    let refused = |told| BenchWorkerError::Libpcap { name: options.ports.join(" "), told };
+    let netmap_source = |calls| NetmapSource::open(name()?, calls, slot_bytes, burst);
+    let netmap_sink = |calls| NetmapSink::open(name()?, calls, slot_bytes, burst);
+    let netmap_one_way = |calls| NetmapOneWay::open(names(options)?, calls, slot_bytes, burst);
+    Ok(match options.role {
+        WorkerRole::Source => Box::new(Source::new(one()?, slot_bytes, burst)),
+        WorkerRole::Sink => Box::new(Sink::new(one()?, slot_bytes, burst)),
+        WorkerRole::Loop => Box::new(SwitchLoop::new(two()?, slot_bytes, burst)),
+        WorkerRole::OneWay => Box::new(OneWay::new(two()?, slot_bytes, burst)?),
+        WorkerRole::Null | WorkerRole::Forward => Box::new(Forwarder::new(two()?, burst)),
+        WorkerRole::Send => Box::new(Sender::new(one()?, slot_bytes, burst)),
+        WorkerRole::Receive => Box::new(Receiver::new(one()?, slot_bytes, burst)),
+        role @ (WorkerRole::Generate | WorkerRole::GenerateUnsigned) => {
+            return Err(BenchWorkerError::Ports { role, needed: 0, given: options.ports.len() });
+        }
+        WorkerRole::PcapSend => Box::new(Injector::open(name()?, slot_bytes).map_err(refused)?),
+        WorkerRole::PcapReceive => Box::new(Capturer::open(name()?).map_err(refused)?),
+        WorkerRole::NetmapSyncSource => Box::new(netmap_source(NetmapCalls::Sync)?),
+        WorkerRole::NetmapPollSource => Box::new(netmap_source(NetmapCalls::Poll)?),
+        WorkerRole::NetmapSyncSink => Box::new(netmap_sink(NetmapCalls::Sync)?),
+        WorkerRole::NetmapPollSink => Box::new(netmap_sink(NetmapCalls::Poll)?),
+        WorkerRole::NetmapSyncOneWay => Box::new(netmap_one_way(NetmapCalls::Sync)?),
+        WorkerRole::NetmapPollOneWay => Box::new(netmap_one_way(NetmapCalls::Poll)?),
+    })
 }
 
-/// Runs the role's turns until the meter ends them.
+/// Commands of the bench to a running worker, from the thread that reads them.
+#[derive(Debug, Default)]
+struct WorkerCommands {
+    /// Request to print the counts so far.
+    count: AtomicBool,
+    /// Request to end.
+    end: AtomicBool,
+}
+
+/// Runs the role's turns until the bench ends them. The role counts in the first `directions` elements of its tally.
 fn turn_until_told(
     role: &mut dyn RoleStep,
-    mut meter: LoopClock,
+    directions: usize,
+    commands: &WorkerCommands,
     output: &mut impl Write,
 ) -> Result<(), BenchWorkerError> {
     let mut tally = WorkerCounts::default();
-    loop {
+    while !commands.end.load(Ordering::Relaxed) {
         role.turn(&mut tally)?;
-        match meter.turn(&tally) {
-            Next::GoOn => {}
-            Next::Report(measured) => say(output, &WorkerLine::Measured(measured))?,
-            Next::SoFar(so_far_frames) => say(output, &WorkerLine::SoFar { so_far_frames })?,
-            Next::End => return Ok(()),
+        if commands.count.load(Ordering::Relaxed) {
+            commands.count.store(false, Ordering::Relaxed);
+            let frames = tally.directions_frames.get(..directions).unwrap_or_default();
+            let counts = TimedCounts::now(frames, Some(tally.lost_or_reordered_frames));
+            say(output, &WorkerLine::Counted(counts))?;
         }
     }
+    Ok(())
 }
 
 /// Starts a thread that reads commands from `input`, and returns the commands.
-fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<WorkerCommands> {
-    let orders = Arc::new(WorkerCommands::default());
-    let given = Arc::clone(&orders);
+fn commands_from(mut input: impl BufRead + Send + 'static) -> Arc<WorkerCommands> {
+    let commands = Arc::new(WorkerCommands::default());
+    let given = Arc::clone(&commands);
     std::thread::spawn(move || {
         let mut line = String::new();
         while matches!(input.read_line(&mut line), Ok(1..)) {
@@ -501,7 +425,7 @@ fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<WorkerCommands> 
         }
         given.end.store(true, Ordering::Relaxed);
     });
-    orders
+    commands
 }
 
 fn say(output: &mut impl Write, line: &WorkerLine) -> Result<(), BenchWorkerError> {
@@ -517,28 +441,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_role_is_found_by_its_word() {
-        for role in WorkerRole::ALL {
-            assert_eq!(role.word().parse::<WorkerRole>().unwrap(), role);
-        }
-        assert!("sinkhole".parse::<WorkerRole>().unwrap_err().to_string().contains("sink, loop"));
-    }
-
-    #[test]
     fn the_lines_are_distinguished() {
         assert_eq!(
             WorkerLine::parse(r#"{"ready":true}"#),
             Some(WorkerLine::Ready { ready: true, mode: String::new() })
         );
-        let measured = r#"{"frames":3,"directions_frames":[1,2],"seconds":0.5,"cycles_per_frame":null,"lost_or_reordered_frames":0}"#;
-        assert!(
-            matches!(WorkerLine::parse(measured), Some(WorkerLine::Measured(measured)) if measured.frames == 3)
-        );
+        let counted = r#"{"directions_frames":[1,2],"lost_or_reordered_frames":0,"at_ns":5,"ticks":null}"#;
+        let Some(WorkerLine::Counted(counts)) = WorkerLine::parse(counted) else { panic!("{counted}") };
+        assert_eq!((counts.directions_frames, counts.at_ns), (vec![1, 2], 5));
         assert_eq!(
             WorkerLine::parse(r#"{"error":"no daemon"}"#),
             Some(WorkerLine::Failed { error: "no daemon".into() })
         );
-        assert_eq!(WorkerLine::parse(r#"{"so_far_frames":7}"#), Some(WorkerLine::SoFar { so_far_frames: 7 }));
         assert_eq!(WorkerLine::parse("warning: something"), None);
     }
 }

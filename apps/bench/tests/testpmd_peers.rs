@@ -48,7 +48,7 @@ fn carried_nothing(point: &PointReport) -> bool {
 
 #[test]
 fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
-    let stop = StopFlag::new();
+    let stop = StopFlag::default();
     let hugepages_before = hugepages();
     let plan = |sample| BenchPlan {
         points: [FramePath::Null, FramePath::Pipe, FramePath::Switch, FramePath::GenNull].map(point).to_vec(),

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{Args, FromArgMatches};
 use ringroad_bench::worker::{self, WorkerOptions};
 use ringroad_bench::{BenchPlan, BenchSession, ContestantOutcome, FramePath, Point, PointReport, StopFlag};
 
@@ -26,17 +27,8 @@ fn worker_program(folder: &Path) -> PathBuf {
 #[ignore = "a process of the test beside it, not a test"]
 fn worker_stand_in() {
     let Ok(words) = std::env::var("BENCH_WORKER") else { return };
-    let words: Vec<&str> = words.split(' ').collect();
-    let after =
-        |key: &str| words.windows(2).filter(|pair| pair[0] == key).map(|pair| pair[1]).collect::<Vec<_>>();
-    let options = WorkerOptions {
-        role: words[1].parse().unwrap(),
-        ports: after("--port").into_iter().map(str::to_owned).collect(),
-        frame_bytes: after("--size")[0].parse().unwrap(),
-        burst_frames: after("--burst")[0].parse().unwrap(),
-        cpu: after("--cpu")[0].parse().unwrap(),
-        interval: Duration::from_secs_f64(after("--seconds")[0].parse().unwrap()),
-    };
+    let command = WorkerOptions::augment_args(clap::Command::new("bench-worker"));
+    let options = WorkerOptions::from_arg_matches(&command.get_matches_from(words.split(' '))).unwrap();
     let input = std::io::BufReader::new(std::io::stdin());
     // Errors are printed to the output.
     let _ = worker::run(&options, input, &mut std::io::stdout());
@@ -83,7 +75,7 @@ fn every_installed_contestant_forwards_frames_and_reports_their_cost() {
             warm_up: Duration::from_millis(100),
         };
         let session =
-            BenchSession::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
+            BenchSession::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::default()).unwrap();
         if !session.plan().points.iter().any(|point| point.path.is_veth()) {
             let absent = session.contestants().absent.first().expect("a reason");
             assert!(!ringroad_test_needs::is_root(), "{}", absent.reason);

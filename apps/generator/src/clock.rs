@@ -60,10 +60,10 @@ impl SessionClock {
     #[must_use]
     pub fn new() -> Self {
         let trusted = std::fs::read_to_string(CLOCK_SOURCE).is_ok_and(|source| source.trim() == "tsc");
-        match (trusted, both()) {
+        match (trusted, ticks_and_ns()) {
             (true, Some(first)) => {
                 std::thread::sleep(CALIBRATION);
-                both()
+                ticks_and_ns()
                     .and_then(|second| TscSample::between(first, second))
                     .map_or(Self::system(), |tie| Self(Source::Counter(tie)))
             }
@@ -171,7 +171,7 @@ impl TscSample {
     /// Ties the counter to the system's clock anew, and adjusts the rate by the time since the last tie.
     #[cold]
     fn renew(&mut self, error: &mut ClockError) -> Option<u64> {
-        let (ticks, now_ns) = both()?;
+        let (ticks, now_ns) = ticks_and_ns()?;
         let expected_ns = self.now_ns + (ticks.wrapping_sub(self.ticks) as f64 * self.ns_per_tick) as u64;
         error.comparisons += 1;
         error.max_ns = error.max_ns.max(expected_ns.abs_diff(now_ns));
@@ -183,13 +183,17 @@ impl TscSample {
     }
 }
 
-fn system_ns() -> u64 {
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+#[must_use]
+pub fn system_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Reads counter and system clock, and returns the closest pair of four attempts.
-fn both() -> Option<(u64, u64)> {
+/// Reads the time-stamp counter and the system's clock, ns, and returns the closest pair of four attempts; `None`
+/// without such a counter.
+#[must_use]
+pub fn ticks_and_ns() -> Option<(u64, u64)> {
     let attempt = || {
         let before = ticks();
         let now_ns = system_ns();

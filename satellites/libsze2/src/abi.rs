@@ -5,6 +5,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
+use ringroad_sze2::card::counters::{IbufCounters, ObufCounters};
+
 use crate::failure::CallError;
 
 /// `enum sze2_dir`.
@@ -108,42 +110,6 @@ pub struct SzecardIbuf {
     pub addresses: [[u8; 6]; MAX_ADDRESSES],
 }
 
-/// `struct szecard_ibuf_counters`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct IbufCounters {
-    /// Frames let in.
-    pub frames: u64,
-    /// Bytes of the frames let in.
-    pub bytes: u64,
-    /// Frames that came while the input buffer was switched off.
-    pub disabled: u64,
-    /// Frames that were too short.
-    pub too_short: u64,
-    /// Frames that were too long.
-    pub too_long: u64,
-    /// Frames for other stations.
-    pub address: u64,
-    /// Frames denied by the filter.
-    pub denied: u64,
-    /// Frames for a channel that no program has started.
-    pub unclaimed: u64,
-    /// Frames for a channel without room.
-    pub overflow: u64,
-}
-
-/// `struct szecard_obuf_counters`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct ObufCounters {
-    /// Frames let out.
-    pub frames: u64,
-    /// Bytes of the frames let out.
-    pub bytes: u64,
-    /// Frames that came while the output buffer was switched off.
-    pub disabled: u64,
-}
-
 /// `struct szecard_channel`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -175,9 +141,9 @@ pub struct SzecardStatus {
     pub ibuf: SzecardIbuf,
     /// 0 if the output buffer is switched off.
     pub obuf_enabled: c_uint,
-    /// Counters of the input buffer.
+    /// Counters of the input buffer, `struct szecard_ibuf_counters`.
     pub ibuf_counters: IbufCounters,
-    /// Counters of the output buffer.
+    /// Counters of the output buffer, `struct szecard_obuf_counters`.
     pub obuf_counters: ObufCounters,
     /// States of the receive channels.
     pub receive: [SzecardChannel; MAX_CHANNELS],

@@ -10,8 +10,8 @@ use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
 use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
 
 use crate::abi::{
-    HandleCounters, IbufCounters, MAX_ADDRESSES, MAX_CHANNELS, ObufCounters, SzecardChannel, SzecardFrame,
-    SzecardIbuf, SzecardInfo, SzecardStatus,
+    HandleCounters, MAX_ADDRESSES, MAX_CHANNELS, SzecardChannel, SzecardFrame, SzecardIbuf, SzecardInfo,
+    SzecardStatus,
 };
 use crate::failure::{CallError, answer, last_message, of_card, status_of};
 use crate::handle::SzeHandle;
@@ -235,7 +235,7 @@ fn settings_of(ibuf: &SzecardIbuf) -> Result<IbufSettings, CallError> {
 }
 
 fn status_of_card(card: &CardStatus) -> SzecardStatus {
-    let (ibuf, input, output) = (&card.ibuf, &card.ibuf_counters, &card.obuf_counters);
+    let ibuf = &card.ibuf;
     let mut addresses = [[0; 6]; MAX_ADDRESSES];
     for (target, address) in addresses.iter_mut().zip(&ibuf.addresses) {
         *target = *address;
@@ -251,18 +251,8 @@ fn status_of_card(card: &CardStatus) -> SzecardStatus {
             addresses,
         },
         obuf_enabled: card.obuf_enabled.into(),
-        ibuf_counters: IbufCounters {
-            frames: input.frames,
-            bytes: input.bytes,
-            disabled: input.disabled,
-            too_short: input.short,
-            too_long: input.long,
-            address: input.address,
-            denied: input.denied,
-            unclaimed: input.unclaimed,
-            overflow: input.overflow,
-        },
-        obuf_counters: ObufCounters { frames: output.frames, bytes: output.bytes, disabled: output.disabled },
+        ibuf_counters: card.ibuf_counters,
+        obuf_counters: card.obuf_counters,
         receive: channels_of_card(&card.receive),
         transmit: channels_of_card(&card.transmit),
     }

@@ -1,10 +1,8 @@
 //! The work of the benchmark's workers, over null ports and pipes: program, rings, datapath and drivers, all in one
 //! thread.
 
-use std::time::Duration;
-
 use ringroad::{Embedded, OpenError, Port};
-use ringroad_bench::worker::{self, NetmapCalls, WorkerCounts, WorkerOptions, WorkerRole};
+use ringroad_bench::worker::{self, WorkerCounts, WorkerOptions, WorkerRole};
 
 use crate::paths::ProgramTurn;
 use crate::testbed::{fill, frame, take};
@@ -24,7 +22,6 @@ pub(crate) fn options(role: WorkerRole, ports: &[&str], burst: u32) -> WorkerOpt
         frame_bytes: FRAME_BYTES,
         burst_frames: burst,
         cpu: 0,
-        interval: Duration::ZERO,
     }
 }
 
@@ -34,7 +31,7 @@ fn turns(
     burst: u32,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
 ) -> Result<ProgramTurn, Failure> {
-    let (mut role, _) = worker::turns(&options(role, &ports, burst), open)?;
+    let mut role = worker::turns(&options(role, &ports, burst), open)?;
     let mut tally = WorkerCounts::default();
     Ok(Box::new(move |moved| {
         counted(|| role.turn(&mut tally))?;
@@ -65,7 +62,7 @@ pub(crate) fn pipe(burst: u32) -> Result<ProgramTurn, Failure> {
 
 /// Runs a netmap program on a pipe.
 pub(crate) fn netmap_syncs(burst: u32) -> Result<ProgramTurn, Failure> {
-    turns(WorkerRole::NetmapOneWay(NetmapCalls::Sync), PIPE, burst, &|name| Port::open(name))
+    turns(WorkerRole::NetmapSyncOneWay, PIPE, burst, &|name| Port::open(name))
 }
 
 /// Makes the calls of a native program on the same pipe, without its work on the frames.

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
@@ -38,7 +39,7 @@ struct EthdevStats {
 
 /// The requested counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PortCounter {
+pub(crate) enum PortCounter {
     /// Frames received.
     Received,
     /// Frames sent.
@@ -57,11 +58,7 @@ pub(super) struct Telemetry {
 impl Telemetry {
     /// Connects to the socket at `path` and reads the greeting.
     pub(super) fn connect(program: &str, path: &Path) -> Result<Self, BenchError> {
-        let failed = |errno: rustix::io::Errno| BenchError::Telemetry {
-            program: program.into(),
-            action: "connect to",
-            source: errno.into(),
-        };
+        let failed = |errno| failed(program, "connect to", errno);
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(failed)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT)).map_err(failed)?;
@@ -83,25 +80,18 @@ impl Telemetry {
         let command = format!("/ethdev/stats,{port}");
         Reading::of(|| {
             send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
-                .map_err(|errno| self.failed("ask", errno))?;
+                .map_err(|errno| failed(&self.program, "ask", errno))?;
             let answer = self.hear()?;
             parse_stats(answer, counter).ok_or_else(|| self.unreadable("port counters"))
         })
     }
 
     fn hear(&mut self) -> Result<&[u8], BenchError> {
-        let program = &self.program;
-        let failed = |source| BenchError::Telemetry { program: program.clone(), action: "read from", source };
-        let (_, length) = recv(&self.socket, self.answer.as_mut_slice(), RecvFlags::empty())
-            .map_err(|errno| failed(errno.into()))?;
-        match self.answer.get(..length) {
-            Some(answer) if length > 0 => Ok(answer),
-            _ => Err(failed(std::io::ErrorKind::UnexpectedEof.into())),
-        }
-    }
-
-    fn failed(&self, action: &'static str, errno: rustix::io::Errno) -> BenchError {
-        BenchError::Telemetry { program: self.program.clone(), action, source: errno.into() }
+        let failed = |errno| failed(&self.program, "read from", errno);
+        let (_, length) =
+            recv(&self.socket, self.answer.as_mut_slice(), RecvFlags::empty()).map_err(failed)?;
+        // A packet without bytes is the end of the connection.
+        self.answer.get(..length).filter(|answer| !answer.is_empty()).ok_or_else(|| failed(Errno::CONNRESET))
     }
 
     fn unreadable(&self, what: &'static str) -> BenchError {
@@ -109,6 +99,10 @@ impl Telemetry {
         let answer = String::from_utf8_lossy(answer).trim_end_matches('\0').to_owned();
         BenchError::Answer { program: self.program.clone(), what, answer }
     }
+}
+
+fn failed(program: &str, action: &'static str, errno: Errno) -> BenchError {
+    BenchError::Telemetry { program: program.into(), action, source: errno.into() }
 }
 
 fn parse_greeting(text: &[u8]) -> Option<String> {

@@ -17,30 +17,26 @@ const NONE: &str = "-";
 
 pub(super) fn render(report: &BenchReport, width: Option<u16>) -> String {
     let mut text = String::new();
-    let (floor, paths): (Vec<&PointReport>, Vec<&PointReport>) =
-        report.points.iter().partition(|point| point.point.path == FramePath::Null);
-    let (generators, paths): (Vec<&PointReport>, Vec<&PointReport>) =
-        paths.into_iter().partition(|point| point.point.path.is_gen());
-    let (veth, memory): (Vec<&PointReport>, Vec<&PointReport>) =
-        paths.into_iter().partition(|point| point.point.path.is_veth());
-    let (netmap, memory): (Vec<&PointReport>, Vec<&PointReport>) =
-        memory.into_iter().partition(|point| point.point.path.is_netmap());
+    let with = |wanted: fn(FramePath) -> bool| -> Vec<&PointReport> {
+        report.points.iter().filter(|report| wanted(report.point.path)).collect()
+    };
+    let (generators, netmap) = (with(FramePath::is_gen), with(FramePath::is_netmap));
+    let memory = with(|path| matches!(path, FramePath::Pipe | FramePath::Switch));
+    let veth = with(|path| path.is_veth() && !path.is_gen());
+    let floor = with(|path| path == FramePath::Null);
     if !memory.is_empty() {
         let _ = writeln!(text, "{}\n", ratios(&memory, width));
     }
     if !netmap.is_empty() {
-        let table = ways(&netmap, Cost::NotMeasured, width);
+        let table = ways(&netmap, width);
         let _ = writeln!(text, "Programs written for netmap, and the native ones:\n{table}\n");
     }
     if !veth.is_empty() {
-        let _ = writeln!(
-            text,
-            "Network interfaces (veth), one program on one core:\n{}\n",
-            interfaces(&veth, width)
-        );
+        let table = interfaces(&veth, width);
+        let _ = writeln!(text, "Network interfaces (veth), one program on one core:\n{table}\n");
     }
     if !generators.is_empty() {
-        let table = ways(&generators, Cost::Measured, width);
+        let table = ways(&generators, width);
         let _ = writeln!(text, "Generators, one on one core:\n{table}\n");
     }
     if !veth.is_empty() || !generators.is_empty() {
@@ -58,148 +54,119 @@ fn ratios(points: &[&PointReport], width: Option<u16>) -> Table {
         &["path", "size B", "burst", "peer", "ratio", "min-max", "Ringroad Mpps", "peer Mpps", "Gbit/s L1"],
         width,
     );
-    for report in points {
-        let ours =
-            report.series.iter().position(|series| series.ours).and_then(|at| report.absolutes.get(at));
-        let condition = |rest: [String; 6]| {
-            let [peer, ratio, range, our_rate, rate, layer1] = rest;
-            let point = &report.point;
-            vec![
+    for PointReport { point, ratios, absolutes, series } in points {
+        let ours = series.iter().position(|series| series.ours).and_then(|at| absolutes.get(at));
+        let our_layer1 = ours.map_or_else(|| NONE.into(), gbps);
+        let alone = ratios.is_empty().then_some(None);
+        for comparison in ratios.iter().map(Some).chain(alone) {
+            let summary =
+                comparison.and_then(|comparison| comparison.ratio.as_ref()).map(|ratio| ratio.summary);
+            let peer = comparison.map_or(NONE, |comparison| &comparison.peer);
+            let absolute = absolutes.iter().find(|absolute| absolute.contestant == peer);
+            table.add_row([
                 point.path.to_string(),
                 point.frame_bytes.to_string(),
                 point.burst_frames.to_string(),
-                peer,
-                ratio,
-                range,
-                our_rate,
-                rate,
-                layer1,
-            ]
-        };
-        let our_rate = ours.map_or_else(|| NONE.into(), mpps);
-        let our_layer1 = ours.map_or_else(|| NONE.into(), gbps);
-        for comparison in &report.ratios {
-            let summary = comparison.ratio.as_ref().map(|ratio| ratio.summary);
-            let peer = report.absolutes.iter().find(|absolute| absolute.contestant == comparison.peer);
-            table.add_row(condition([
-                comparison.peer.clone(),
-                summary.map_or_else(|| NONE.into(), |summary| format!("{:.2}", summary.median)),
+                peer.into(),
+                number(summary.map(|summary| summary.median), 2),
                 summary
                     .map_or_else(|| NONE.into(), |summary| format!("{:.2}-{:.2}", summary.min, summary.max)),
-                our_rate.clone(),
-                peer.map_or_else(|| NONE.into(), mpps),
-                format!("{our_layer1} / {}", peer.map_or_else(|| NONE.into(), gbps)),
-            ]));
+                ours.map_or_else(|| NONE.into(), mpps),
+                absolute.map_or_else(|| NONE.into(), mpps),
+                match comparison {
+                    Some(_) => format!("{our_layer1} / {}", absolute.map_or_else(|| NONE.into(), gbps)),
+                    None => our_layer1.clone(),
+                },
+            ]);
         }
-        if report.ratios.is_empty() {
-            table.add_row(condition([NONE, NONE, NONE, &our_rate, NONE, &our_layer1].map(String::from)));
+    }
+    table
+}
+
+/// Column of a table with a row for each contestant: its heading and its cells.
+type Column<'a> = (String, Box<dyn Fn(&PointReport, &Absolute) -> String + 'a>);
+
+fn column<'a>(heading: &str, cell: impl Fn(&PointReport, &Absolute) -> String + 'a) -> Column<'a> {
+    (heading.into(), Box::new(cell))
+}
+
+/// Returns the columns of conditions, contestant and rate.
+fn rate_columns<'a>() -> Vec<Column<'a>> {
+    vec![
+        column("path", |report, _| report.point.path.to_string()),
+        column("size B", |report, _| report.point.frame_bytes.to_string()),
+        column("burst", |report, _| report.point.burst_frames.to_string()),
+        column("", |_, absolute| absolute.contestant.clone()),
+        column("Mpps", |_, absolute| mpps(absolute)),
+    ]
+}
+
+/// Returns the columns of processor time, which matters as much as the ratio.
+fn cost_columns<'a>() -> [Column<'a>; 2] {
+    [
+        column("user ns/frame", |_, absolute| {
+            number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0)
+        }),
+        column("kernel ns/frame", |_, absolute| {
+            number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0)
+        }),
+    ]
+}
+
+/// Makes a table with a row for each contestant.
+fn by_contestant(points: &[&PointReport], columns: &[Column<'_>], width: Option<u16>) -> Table {
+    let header: Vec<&str> = columns.iter().map(|(heading, _)| heading.as_str()).collect();
+    let mut table = empty(&header, width);
+    for report in points {
+        for absolute in &report.absolutes {
+            table.add_row(columns.iter().map(|(_, cell)| cell(report, absolute)));
         }
     }
     table
 }
 
 fn overhead(points: &[&PointReport], width: Option<u16>) -> Table {
-    let mut table =
-        empty(&["size B", "burst", "", "Mpps", "ns/frame", "cycles/frame", "Ringroad's ratio"], width);
-    for report in points {
-        for absolute in &report.absolutes {
-            table.add_row(vec![
-                report.point.frame_bytes.to_string(),
-                report.point.burst_frames.to_string(),
-                absolute.contestant.clone(),
-                mpps(absolute),
-                number(absolute.ns_per_frame, 2),
-                number(absolute.cycles_per_frame, 1),
-                ratio_to(report, absolute),
-            ]);
-        }
-    }
-    table
+    // The path is the same in each row.
+    let mut columns = rate_columns().split_off(1);
+    columns.extend([
+        column("ns/frame", |_, absolute| number(absolute.ns_per_frame, 2)),
+        column("cycles/frame", |_, absolute| number(absolute.cycles_per_frame, 1)),
+        column("Ringroad's ratio", |report, absolute| ratio_of(report, None, absolute)),
+    ]);
+    by_contestant(points, &columns, width)
 }
 
-/// Makes a table with a row for each contestant: processor time matters as much as the ratio.
 fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
-    let mut table = empty(
-        &[
-            "path",
-            "size B",
-            "burst",
-            "",
-            "Mpps",
-            "Ringroad's ratio",
-            "offered Mpps",
-            "user ns/frame",
-            "kernel ns/frame",
-        ],
-        width,
-    );
-    for report in points {
-        for absolute in &report.absolutes {
-            table.add_row(vec![
-                report.point.path.to_string(),
-                report.point.frame_bytes.to_string(),
-                report.point.burst_frames.to_string(),
-                absolute.contestant.clone(),
-                mpps(absolute),
-                ratio_to(report, absolute),
-                number(absolute.offered_fps.map(|fps| fps / 1e6), 2),
-                number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0),
-                number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0),
-            ]);
-        }
-    }
-    table
+    let mut columns = rate_columns();
+    columns.extend([
+        column("Ringroad's ratio", |report, absolute| ratio_of(report, None, absolute)),
+        column("offered Mpps", |_, absolute| number(absolute.offered_fps.map(|fps| fps / 1e6), 2)),
+    ]);
+    columns.extend(cost_columns());
+    by_contestant(points, &columns, width)
 }
 
-/// Whether the processor time per frame is known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cost {
-    Measured,
-    NotMeasured,
-}
-
-/// Makes a table with a row for each contestant, and a ratio for each of Ringroad's contestants.
-fn ways(points: &[&PointReport], cost: Cost, width: Option<u16>) -> Table {
+/// Makes a table with a ratio for each of Ringroad's contestants.
+fn ways(points: &[&PointReport], width: Option<u16>) -> Table {
     let mut ours: Vec<&str> = Vec::new();
     for series in points.iter().flat_map(|report| &report.series).filter(|series| series.ours) {
         if !ours.contains(&series.contestant.as_str()) {
             ours.push(&series.contestant);
         }
     }
-    let ratios: Vec<String> = ours.iter().map(|ours| format!("ratio of {ours}")).collect();
-    let mut header = vec!["path", "size B", "burst", "", "Mpps", "ns/frame"];
-    header.extend(ratios.iter().map(String::as_str));
-    if cost == Cost::Measured {
-        header.extend(["user ns/frame", "kernel ns/frame"]);
+    let mut columns = rate_columns();
+    columns.push(column("ns/frame", |_, absolute| number(absolute.ns_per_frame, 1)));
+    columns.extend(ours.into_iter().map(|ours| {
+        column(&format!("ratio of {ours}"), move |report, absolute| ratio_of(report, Some(ours), absolute))
+    }));
+    if points.iter().any(|report| report.point.path.is_gen()) {
+        columns.extend(cost_columns());
     }
-    let mut table = empty(&header, width);
-    for report in points {
-        for absolute in &report.absolutes {
-            let mut row = vec![
-                report.point.path.to_string(),
-                report.point.frame_bytes.to_string(),
-                report.point.burst_frames.to_string(),
-                absolute.contestant.clone(),
-                mpps(absolute),
-                number(absolute.ns_per_frame, 1),
-            ];
-            row.extend(ours.iter().map(|ours| ratio_of(report, Some(ours), absolute)));
-            if cost == Cost::Measured {
-                row.push(number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0));
-                row.push(number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0));
-            }
-            table.add_row(row);
-        }
-    }
-    table
+    by_contestant(points, &columns, width)
 }
 
-/// Formats Ringroad's ratio to a contestant; "-" for Ringroad itself.
-fn ratio_to(report: &PointReport, absolute: &Absolute) -> String {
-    ratio_of(report, None, absolute)
-}
-
-/// Formats the ratio of Ringroad's contestant `ours`, or of the only one, to another contestant.
+/// Formats the ratio of Ringroad's contestant `ours`, or of the only one, to another contestant; "-" for Ringroad
+/// itself.
 fn ratio_of(report: &PointReport, ours: Option<&str>, absolute: &Absolute) -> String {
     let wanted = |comparison: &&Comparison| {
         comparison.peer == absolute.contestant && (ours.is_none() || comparison.ours.as_deref() == ours)

@@ -25,7 +25,7 @@ fn report(path: FramePath, series: Vec<PointSeries>) -> BenchReport {
     };
     let result = RunResult { points: vec![PointResult { point, series }], stopped: false };
     let machine = MachineFacts { tsc_hz: Some(2e9), ..MachineFacts::default() };
-    BenchReport::new(machine, None, CorePair { first: 0, second: 1 }, plan, &Contestants::new(), result)
+    BenchReport::new(machine, None, CorePair { first: 0, second: 1 }, plan, &Contestants::default(), result)
 }
 
 fn compared() -> BenchReport {

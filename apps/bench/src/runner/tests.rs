@@ -17,7 +17,17 @@ impl Contestant for Scripted {
         self.name
     }
 
-    fn measure(&mut self, _: &Point, duration: Duration) -> Result<Sample, BenchError> {
+    fn path(&self) -> FramePath {
+        FramePath::Pipe
+    }
+
+    fn measure(
+        &mut self,
+        _: &Point,
+        duration: Duration,
+        _: CorePair,
+        _: &StopFlag,
+    ) -> Result<Sample, BenchError> {
         self.log.borrow_mut().push(self.name);
         let rate = self.rates.get(self.turns % self.rates.len()).copied().flatten();
         self.turns += 1;
@@ -35,7 +45,13 @@ impl Contestant for Scripted {
     fn facts(&self) -> ContestantFacts {
         ContestantFacts { name: self.name.into(), ..ContestantFacts::default() }
     }
+
+    fn turn_overhead(&self) -> Duration {
+        Duration::from_millis(500)
+    }
 }
+
+const CORES: CorePair = CorePair { first: 0, second: 1 };
 
 struct Bench {
     plan: BenchPlan,
@@ -46,14 +62,11 @@ struct Bench {
 impl Bench {
     fn new(ours: Vec<Option<f64>>, peer: Vec<Option<f64>>) -> Self {
         let log = Rc::new(RefCell::new(Vec::new()));
-        let scripted = |name, rates| {
-            Box::new(Scripted { name, rates, turns: 0, log: Rc::clone(&log), stops: None })
-                as Box<dyn Contestant>
-        };
-        let mut contestants = Contestants::new();
-        let field = contestants.field_mut(FramePath::Pipe);
-        field.ours = vec![scripted("ours", ours)];
-        field.peers.push(scripted("peer", peer));
+        let mut contestants = Contestants::default();
+        for (name, rates) in [("ours", ours), ("peer", peer)] {
+            let scripted = Scripted { name, rates, turns: 0, log: Rc::clone(&log), stops: None };
+            contestants.enter(name == "ours", scripted);
+        }
         let plan = BenchPlan {
             points: vec![Point { path: FramePath::Pipe, frame_bytes: 64, burst_frames: 32 }],
             rounds: 4,
@@ -64,7 +77,7 @@ impl Bench {
     }
 
     fn run(&mut self) -> RunResult {
-        run(&self.plan, &mut self.contestants, &StopFlag::new(), &mut |_| {})
+        run(&self.plan, &mut self.contestants, CORES, &StopFlag::default(), &mut |_| {})
     }
 }
 
@@ -113,15 +126,19 @@ fn a_contestant_with_an_implausible_sample_is_run_again() {
 #[test]
 fn a_stop_in_mid_round_keeps_the_rounds_before_it() {
     let mut bench = Bench::new(vec![Some(10.0)], vec![Some(5.0)]);
-    let stop = StopFlag::new();
-    bench.contestants.field_mut(FramePath::Pipe).peers[0] = Box::new(Scripted {
-        name: "peer",
-        rates: vec![Some(5.0)],
-        turns: 0,
-        log: Rc::clone(&bench.log),
-        stops: Some(stop.clone()),
-    });
-    let result = run(&bench.plan, &mut bench.contestants, &stop, &mut |_| {});
+    let stop = StopFlag::default();
+    bench.contestants.fields.get_mut(&FramePath::Pipe).unwrap().pop();
+    bench.contestants.enter(
+        false,
+        Scripted {
+            name: "peer",
+            rates: vec![Some(5.0)],
+            turns: 0,
+            log: Rc::clone(&bench.log),
+            stops: Some(stop.clone()),
+        },
+    );
+    let result = run(&bench.plan, &mut bench.contestants, CORES, &stop, &mut |_| {});
     assert!(result.stopped);
     // After warm-up and round 0, the peer stops the run in round 1 (in the opposite order) before Ringroad's turn.
     assert_eq!(result.points[0].series[0].rates_fps(), [Some(10.0)]);
@@ -140,6 +157,6 @@ fn a_path_without_contestants_is_reported_empty_rather_than_left_out() {
 #[test]
 fn the_estimate_counts_every_contestant_in_every_round_and_the_warm_up() {
     let bench = Bench::new(vec![Some(1.0)], vec![Some(1.0)]);
-    // Two contestants, 4 rounds and a warm-up of 1 s each, with the default overhead of 0.5 s.
+    // Two contestants, 4 rounds and a warm-up of 1 s each, with an overhead of 0.5 s each turn.
     assert_eq!(bench.contestants.estimate(&bench.plan), Duration::from_secs(15));
 }

@@ -8,14 +8,12 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use serde::Serialize;
 
 use crate::contestant::CorePair;
 use crate::error::BenchError;
 use crate::facts::{MachineFacts, StealClock, allowed_cpus};
-use crate::peers::reason;
 use crate::peers::testpmd::Installation;
 use crate::stop::StopFlag;
 
@@ -25,7 +23,7 @@ pub mod report;
 pub mod turn;
 
 pub use plan::{ForwardMode, Sze2Plan, Sze2Point};
-pub use report::Sze2Report;
+pub use report::{Sze2Report, Sze2Row};
 
 /// A selectable driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -64,24 +62,15 @@ impl Driver {
     }
 }
 
-/// Environment of a turn.
-pub(crate) struct TurnEnvironment<'a> {
-    installation: &'a Installation,
-    /// Path of `ringroad`, which makes the card.
-    program: &'a Path,
-    /// Path of `librte_net_szedata2.so`.
-    plugin: &'a Path,
-    /// Cores: the card on the first, testpmd on the second.
-    cores: CorePair,
-    stop: &'a StopFlag,
-}
-
 /// Comparison that is prepared but not begun.
 pub struct Sze2Session {
     plan: Sze2Plan,
-    installation: Rc<Installation>,
+    installation: Installation,
+    /// Path of `ringroad`, which makes the card.
     program: PathBuf,
+    /// Path of `librte_net_szedata2.so`.
     plugin: PathBuf,
+    /// Cores: the card on the first, testpmd on the second.
     cores: CorePair,
     stop: StopFlag,
 }
@@ -99,7 +88,7 @@ impl Sze2Session {
     ) -> Result<Self, BenchError> {
         Ok(Self {
             cores: CorePair::lowest_of(&allowed_cpus())?,
-            installation: Installation::find(stop)?,
+            installation: Installation::find()?,
             program: program.to_owned(),
             plugin: plugin.to_owned(),
             plan,
@@ -111,37 +100,25 @@ impl Sze2Session {
     #[must_use]
     pub fn run(self, progress: &mut dyn FnMut(&str)) -> Sze2Report {
         let (machine, steal) = (MachineFacts::gather(), StealClock::start());
-        let ground = TurnEnvironment {
-            installation: &self.installation,
-            program: &self.program,
-            plugin: &self.plugin,
-            cores: self.cores,
-            stop: &self.stop,
-        };
-        let points = self.plan.points();
-        let turns = points.len() * Driver::ALL.len() * self.plan.repeat as usize;
-        let (mut rows, mut done, mut stopped) = (report::Rows::new(&points), 0, false);
+        let mut rows: Vec<_> = self.plan.points().into_iter().map(Sze2Row::new).collect();
+        let turns = rows.len() * Driver::ALL.len() * self.plan.repeat as usize;
+        let (mut done, mut stopped) = (0, false);
         'rounds: for round in 0..self.plan.repeat {
-            for (number, point) in points.iter().enumerate() {
-                let mut order = Driver::ALL;
+            for Sze2Row { point, drivers, .. } in &mut rows {
+                let mut order: Vec<_> = drivers.iter_mut().collect();
                 if round % 2 == 1 {
                     order.reverse();
                 }
                 for driver in order {
-                    let outcome = turn::measure(driver, point, self.plan.interval, &ground);
+                    let outcome = self.measure(driver.driver, point);
                     if matches!(outcome, Err(BenchError::Stopped)) {
                         stopped = true;
                         break 'rounds;
                     }
-                    let outcome = outcome.map_err(|error| reason(&error));
                     done += 1;
-                    let told = report::in_a_line(&outcome);
-                    progress(&format!(
-                        "{done} of {turns}: {}: {}: {told}",
-                        report::name_of(point),
-                        driver.name()
-                    ));
-                    rows.add(number, driver, outcome);
+                    let told = driver.add(outcome);
+                    let name = driver.name;
+                    progress(&format!("{done} of {turns}: {}: {name}: {told}", report::name_of(point)));
                 }
             }
         }

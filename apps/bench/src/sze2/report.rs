@@ -8,7 +8,9 @@ use super::Driver;
 use super::plan::{ForwardMode, Sze2Plan, Sze2Point};
 use super::turn::TurnOutcome;
 use crate::contestant::{CPU_WAIT_LIMIT, CorePair};
+use crate::error::BenchError;
 use crate::facts::MachineFacts;
+use crate::peers::reason;
 use crate::ratio::ValueSummary;
 
 /// Schema of the JSON.
@@ -51,10 +53,6 @@ pub struct Sze2Row {
     /// Results by driver.
     pub drivers: Vec<DriverAtPoint>,
 }
-
-/// Rows of the report while turns add their results.
-#[derive(Clone, Debug)]
-pub(super) struct Rows(Vec<Sze2Row>);
 
 /// A goal, and whether it was reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -99,34 +97,11 @@ pub(super) fn name_of(point: &Sze2Point) -> String {
     format!("{} {frame_bytes} B, burst {burst_frames}, {queues} queue(s)", mode.name())
 }
 
-/// Formats the result of a turn in a line.
-pub(super) fn in_a_line(outcome: &Result<TurnOutcome, String>) -> String {
-    match outcome {
-        Ok(turn) => {
-            format!("{:.1} Mpps, {:.1} cycles a frame", turn.frames_per_s / 1e6, turn.cycles_per_frame)
-        }
-        Err(reason) => reason.clone(),
-    }
-}
-
-impl Rows {
-    pub(super) fn new(points: &[Sze2Point]) -> Self {
-        let row = |point: &Sze2Point| Sze2Row {
-            point: *point,
-            line_rate_fps: point.line_rate_fps(),
-            drivers: Driver::ALL.iter().map(|&driver| DriverAtPoint::new(driver, point)).collect(),
-        };
-        Self(points.iter().map(row).collect())
-    }
-
-    pub(super) fn add(&mut self, point: usize, driver: Driver, outcome: Result<TurnOutcome, String>) {
-        let row = self.0.get_mut(point);
-        let entry = row.and_then(|row| row.drivers.iter_mut().find(|entry| entry.driver == driver));
-        match (entry, outcome) {
-            (Some(entry), Ok(turn)) => entry.turns.push(turn),
-            (Some(entry), Err(reason)) => entry.failures.push(reason),
-            (None, _) => {}
-        }
+impl Sze2Row {
+    /// Makes the row of a point without results.
+    pub(super) fn new(point: Sze2Point) -> Self {
+        let drivers = Driver::ALL.map(|driver| DriverAtPoint::new(driver, &point)).to_vec();
+        Self { point, line_rate_fps: point.line_rate_fps(), drivers }
     }
 }
 
@@ -151,6 +126,22 @@ impl DriverAtPoint {
         }
     }
 
+    /// Adds the outcome of a turn, and formats it in a line.
+    pub(super) fn add(&mut self, outcome: Result<TurnOutcome, BenchError>) -> String {
+        match outcome {
+            Ok(turn) => {
+                let (mpps, cycles) = (turn.frames_per_s / 1e6, turn.cycles_per_frame);
+                self.turns.push(turn);
+                format!("{mpps:.1} Mpps, {cycles:.1} cycles a frame")
+            }
+            Err(error) => {
+                let reason = reason(&error);
+                self.failures.push(reason.clone());
+                reason
+            }
+        }
+    }
+
     fn summarise(&mut self, line_rate_fps: f64) {
         self.frames_per_s = ValueSummary::of(self.turns.iter().map(|turn| turn.frames_per_s));
         self.cycles_per_frame = ValueSummary::of(self.turns.iter().map(|turn| turn.cycles_per_frame));
@@ -167,9 +158,8 @@ impl Sze2Report {
         steal_percent: Option<f64>,
         cores: CorePair,
         stopped: bool,
-        rows: Rows,
+        mut rows: Vec<Sze2Row>,
     ) -> Self {
-        let Rows(mut rows) = rows;
         for row in &mut rows {
             row.drivers.iter_mut().for_each(|driver| driver.summarise(row.line_rate_fps));
         }
@@ -312,12 +302,15 @@ mod tests {
 
     fn report(turns: &[TurnOutcome]) -> Sze2Report {
         let plan = Sze2Plan::default();
-        let points = plan.points();
-        let mut rows = Rows::new(&points);
+        let mut rows: Vec<_> = plan.points().into_iter().map(Sze2Row::new).collect();
+        let mut add = |wanted, outcome| {
+            let driver = rows[0].drivers.iter_mut().find(|entry| entry.driver == wanted);
+            driver.unwrap().add(outcome)
+        };
         for turn in turns {
-            rows.add(0, Driver::Szedata2 { copy: true }, Ok(turn.clone()));
+            add(Driver::Szedata2 { copy: true }, Ok(turn.clone()));
         }
-        rows.add(0, Driver::Null { copy: true }, Err("testpmd ended".into()));
+        add(Driver::Null { copy: true }, Err(BenchError::Implausible("testpmd ended".into())));
         let cores = CorePair { first: 0, second: 1 };
         Sze2Report::new(plan, MachineFacts::gather(), None, cores, false, rows)
     }

@@ -2,25 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use ringroad_netdev::Namespace;
 use serde::Serialize;
 
 use super::plan::{ForwardMode, Sze2Point};
-use super::{Driver, TurnEnvironment};
+use super::{Driver, Sze2Session};
 use crate::error::BenchError;
-use crate::peers::testpmd::{Launch, Testpmd};
+use crate::peers::telemetry::PortCounter;
+use crate::peers::testpmd::Launch;
 use crate::plan::FCS_BYTES;
-use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
+use crate::process::{BenchProcess, EndsBy};
 use crate::sockets::socket_folder;
-
-/// Time limit for the card to appear, for frames to begin to flow, or for testpmd to end.
-const LIMIT: Duration = Duration::from_secs(60);
-/// Time between polls of a counter until it begins to increase; there is no event for that.
-const CHECK: Duration = Duration::from_millis(5);
-/// Time between the first frame and the measurement.
-const SETTLE: Duration = Duration::from_millis(200);
+use crate::turn::DaemonPart;
 
 /// Result of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,112 +31,88 @@ pub struct TurnOutcome {
     pub commands: Vec<String>,
 }
 
-/// Measures `driver` at `point`.
-pub(super) fn measure(
-    driver: Driver,
-    point: &Sze2Point,
-    interval: Duration,
-    ground: &TurnEnvironment<'_>,
-) -> Result<TurnOutcome, BenchError> {
-    let _pages = ground.installation.lend_memory()?;
-    let folder = socket_folder()?;
-    let card = folder.path().join("card");
-    let mut commands = Vec::new();
-    let _card = match driver {
-        Driver::Szedata2 { .. } => {
-            let (process, command) = start_card(&card, point, ground)?;
-            commands.push(command);
-            Some(process)
+impl Sze2Session {
+    /// Measures `driver` at `point`.
+    pub(super) fn measure(&self, driver: Driver, point: &Sze2Point) -> Result<TurnOutcome, BenchError> {
+        let folder = socket_folder()?;
+        let card_path = folder.path().join("card");
+        let card = match driver {
+            Driver::Szedata2 { .. } => Some((self.start_card(&card_path, point)?, DaemonPart::None)),
+            Driver::Null { .. } => None,
+        };
+        let counter = match point.mode {
+            ForwardMode::TxOnly => PortCounter::Sent,
+            ForwardMode::RxOnly | ForwardMode::Io => PortCounter::Received,
+        };
+        let launch = self.launch(driver, point, &card_path);
+        let namespace = &Namespace::Current;
+        let mut turn = self.installation.start(&[launch], counter, namespace, folder.path(), &self.stop)?;
+        turn.daemon = card;
+        let commands = turn.commands();
+        let sample = turn.measure(self.plan.interval, &self.stop)?;
+        turn.first.ask_to_end();
+        let (cycles_per_frame, tsc_mhz) =
+            turn.first.wait_for_line("print its cycles", &self.stop, parse_cycles)?;
+        if sample.frames == 0 {
+            return Err(BenchError::Implausible("no frame was counted in the interval".into()));
         }
-        Driver::Null { .. } => None,
-    };
-    let launch = launch(driver, point, &card, ground);
-    let (mut testpmd, command) =
-        Testpmd::start(ground.installation, &Namespace::Current, &launch, folder.path())?;
-    commands.push(command);
-    let count = |testpmd: &mut Testpmd| match point.mode {
-        ForwardMode::TxOnly => testpmd.sent(1),
-        ForwardMode::RxOnly | ForwardMode::Io => testpmd.received(1),
-    };
-    let began = Instant::now();
-    while count(&mut testpmd)? == 0 {
-        if began.elapsed() > LIMIT {
-            return Err(testpmd.process.not_ready("count a frame", LIMIT));
-        }
-        ground.stop.pass(CHECK)?;
+        let frames_per_s = sample.frames_per_second;
+        Ok(TurnOutcome { frames_per_s, cycles_per_frame, tsc_mhz, cpu_wait: sample.cpu_wait, commands })
     }
-    ground.stop.pass(SETTLE)?;
-    let times_before = vec![testpmd.process.thread_times()];
-    let (began, before) = (Instant::now(), count(&mut testpmd)?);
-    ground.stop.pass(interval)?;
-    let (frames, elapsed) = (count(&mut testpmd)?.saturating_sub(before), began.elapsed());
-    let cpu_wait = cpu_wait_share(&times_before, &[testpmd.process.thread_times()], elapsed);
-    testpmd.process.ask_to_end();
-    let (cycles_per_frame, tsc_mhz) =
-        testpmd.process.wait_for_line("print its cycles", LIMIT, ground.stop, parse_cycles)?;
-    if frames == 0 {
-        return Err(BenchError::Implausible("no frame was counted in the interval".into()));
-    }
-    let frames_per_s = frames as f64 / elapsed.as_secs_f64();
-    Ok(TurnOutcome { frames_per_s, cycles_per_frame, tsc_mhz, cpu_wait, commands })
-}
 
-/// Starts a card on the first core that receives or sends frames as fast as possible: its other end is wired to a null
-/// port.
-fn start_card(
-    path: &Path,
-    point: &Sze2Point,
-    ground: &TurnEnvironment<'_>,
-) -> Result<(BenchProcess, String), BenchError> {
-    let no_rx = if point.mode == ForwardMode::TxOnly { ",no-rx=1" } else { "" };
-    let mut device = OsString::from("sze2:");
-    device.push(path);
-    device.push(format!("@channels={}", point.queues));
-    let arguments: Vec<OsString> = vec![
-        "--json".into(),
-        "fwd".into(),
-        format!("null:size={}{no_rx}", point.frame_bytes - FCS_BYTES).into(),
-        device,
-        "--cpu".into(),
-        ground.cores.first.to_string().into(),
-    ];
-    let program = ground.program.as_os_str();
-    let mut process =
-        BenchProcess::start(&Namespace::Current, "the card", program, &arguments, &[], EndsBy::Signal)?;
-    process.wait_for_line("make its card", LIMIT, ground.stop, |line| {
-        line.contains("\"ready\"").then_some(())
-    })?;
-    Ok((process, command_line(program, &arguments)))
-}
-
-fn launch(driver: Driver, point: &Sze2Point, card: &Path, ground: &TurnEnvironment<'_>) -> Launch {
-    let bytes = point.frame_bytes - FCS_BYTES;
-    let (plugin, device) = match driver {
-        Driver::Szedata2 { copy } => {
-            let mut device = OsString::from("net_szedata2_0,dev_path=");
-            device.push(card);
-            device.push(format!(",copy={}", u8::from(copy)));
-            (Some(ground.plugin.to_owned()), device)
-        }
-        Driver::Null { copy } => (None, format!("net_null0,size={bytes},copy={}", u8::from(copy)).into()),
-    };
-    let mut mode = vec![
-        format!("--forward-mode={}", point.mode.name()),
-        format!("--rxq={}", point.queues),
-        format!("--txq={}", point.queues),
-        "--port-topology=chained".to_owned(),
-        "--record-core-cycles".to_owned(),
-    ];
-    if point.mode == ForwardMode::TxOnly {
-        mode.push(format!("--txpkts={bytes}"));
+    /// Starts a card on the first core that receives or sends frames as fast as possible: its other end is wired to a
+    /// null port.
+    fn start_card(&self, path: &Path, point: &Sze2Point) -> Result<BenchProcess, BenchError> {
+        let no_rx = if point.mode == ForwardMode::TxOnly { ",no-rx=1" } else { "" };
+        let mut device = OsString::from("sze2:");
+        device.push(path);
+        device.push(format!("@channels={}", point.queues));
+        let command: [OsString; 7] = [
+            self.program.clone().into(),
+            "--json".into(),
+            "fwd".into(),
+            format!("null:size={}{no_rx}", point.frame_bytes - FCS_BYTES).into(),
+            device,
+            "--cpu".into(),
+            self.cores.first.to_string().into(),
+        ];
+        let mut process =
+            BenchProcess::start(&Namespace::Current, "the card", &[], &command, &[], EndsBy::Signal)?;
+        process
+            .wait_for_line("make its card", &self.stop, |line| line.contains("\"ready\"").then_some(()))?;
+        Ok(process)
     }
-    Launch {
-        role: "sze2",
-        cpu: ground.cores.second,
-        plugin,
-        devices: vec![device],
-        burst_frames: point.burst_frames,
-        mode,
+
+    fn launch(&self, driver: Driver, point: &Sze2Point, card: &Path) -> Launch {
+        let bytes = point.frame_bytes - FCS_BYTES;
+        let (plugin, device) = match driver {
+            Driver::Szedata2 { copy } => {
+                let mut device = OsString::from("net_szedata2_0,dev_path=");
+                device.push(card);
+                device.push(format!(",copy={}", u8::from(copy)));
+                (Some(self.plugin.to_owned()), device)
+            }
+            Driver::Null { copy } => (None, format!("net_null0,size={bytes},copy={}", u8::from(copy)).into()),
+        };
+        let mut mode = vec![
+            format!("--forward-mode={}", point.mode.name()),
+            format!("--rxq={}", point.queues),
+            format!("--txq={}", point.queues),
+            "--port-topology=chained".to_owned(),
+            "--record-core-cycles".to_owned(),
+        ];
+        if point.mode == ForwardMode::TxOnly {
+            mode.push(format!("--txpkts={bytes}"));
+        }
+        Launch {
+            role: "sze2",
+            cpu: self.cores.second,
+            plugin,
+            devices: vec![device],
+            burst_frames: point.burst_frames,
+            mode,
+            counted_ports: 1,
+        }
     }
 }
 

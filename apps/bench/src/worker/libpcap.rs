@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use libc::{c_char, c_int, c_void};
 use ringroad::PortError;
 
+use super::WorkerCounts;
 use super::frame::template;
-use super::meter::WorkerCounts;
 use super::roles::RoleStep;
 
 /// Name of libpcap on Debian.

@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, PipeReader, PipeWriter, pipe};
 use std::thread::{JoinHandle, spawn};
+use std::time::Duration;
 
 use ringroad::{Embedded, EmbeddedThread, Interest};
 use ringroad_traffic::signature::{FormSet, SignatureReading, read_signature};
@@ -25,7 +26,6 @@ impl Worker {
             frame_bytes: 64,
             burst_frames: 32,
             cpu: crate::facts::allowed_cpus()[0],
-            interval: Duration::from_millis(500),
         };
         let datapath = datapath.clone();
         let thread = spawn(move || {
@@ -48,19 +48,22 @@ impl Worker {
         writeln!(self.input, "{GO}").unwrap();
     }
 
-    fn measured(&mut self) -> Measured {
+    /// Returns the counts that the worker reports.
+    fn count(&mut self) -> TimedCounts {
+        writeln!(self.input, "{COUNT}").unwrap();
         match self.line() {
-            WorkerLine::Measured(measured) => measured,
+            WorkerLine::Counted(counts) => counts,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Returns the count that the worker reports.
-    fn count(&mut self) -> u64 {
-        writeln!(self.input, "{COUNT}").unwrap();
-        match self.line() {
-            WorkerLine::SoFar { so_far_frames } => so_far_frames,
-            other => panic!("{other:?}"),
+    /// Counts until frames have come in every direction.
+    fn counted(&mut self) -> TimedCounts {
+        loop {
+            let counts = self.count();
+            if counts.directions_frames.iter().all(|frames| *frames > 0) {
+                return counts;
+            }
         }
     }
 
@@ -78,11 +81,10 @@ fn a_source_and_a_sink_carry_every_frame_in_order_over_a_pipe() {
     let mut source = Worker::start(WorkerRole::Source, &["x{1"], &datapath).ready();
     source.go();
     sink.go();
-    let measured = sink.measured();
-    assert!(measured.frames > 0);
-    assert_eq!(measured.directions_frames, [measured.frames]);
-    assert_eq!(measured.lost_or_reordered_frames, Some(0));
-    assert!(measured.seconds >= 0.5);
+    let (first, second) = (sink.counted(), sink.count());
+    assert_eq!(second.directions_frames.len(), 1);
+    assert!(second.directions_frames >= first.directions_frames && second.at_ns > first.at_ns);
+    assert_eq!(second.lost_or_reordered_frames, Some(0));
     source.end().unwrap();
     sink.end().unwrap();
 }
@@ -92,9 +94,7 @@ fn the_loop_counts_frames_out_of_both_ports_of_a_switch() {
     let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
     let mut worker = Worker::start(WorkerRole::Loop, &["vale0:a", "vale0:b"], &datapath).ready();
     worker.go();
-    let measured = worker.measured();
-    assert_eq!(measured.directions_frames.len(), 2);
-    assert!(measured.directions_frames.iter().all(|frames| *frames > 0), "{measured:?}");
+    assert_eq!(worker.counted().directions_frames.len(), 2);
     worker.end().unwrap();
 }
 
@@ -103,9 +103,7 @@ fn one_way_counts_frames_from_the_second_port_of_a_switch() {
     let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
     let mut worker = Worker::start(WorkerRole::OneWay, &["vale0:a", "vale0:b"], &datapath).ready();
     worker.go();
-    let measured = worker.measured();
-    assert!(measured.frames > 0, "{measured:?}");
-    assert_eq!(measured.directions_frames, [measured.frames]);
+    assert_eq!(worker.counted().directions_frames.len(), 1);
     worker.end().unwrap();
 }
 
@@ -113,8 +111,8 @@ fn one_way_counts_frames_from_the_second_port_of_a_switch() {
 fn a_netmap_program_without_a_device_reports_the_failed_call() {
     // A name that is too long for a request, even if a device exists.
     let name = "x".repeat(64);
-    for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
-        let mut worker = Worker::start(WorkerRole::NetmapSink(calls), &[&name], &Embedded::new());
+    for role in [WorkerRole::NetmapSyncSink, WorkerRole::NetmapPollSink] {
+        let mut worker = Worker::start(role, &[&name], &Embedded::new());
         let line = worker.line();
         let told = |error: &String| error.contains("as a netmap program") && error.contains(&name);
         assert!(matches!(&line, WorkerLine::Failed { error } if told(error)), "{line:?}");
@@ -127,20 +125,18 @@ fn the_null_forwarder_counts_both_ways() {
     let mut worker =
         Worker::start(WorkerRole::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
     worker.go();
-    let measured = worker.measured();
-    assert!(measured.directions_frames.iter().all(|frames| *frames > 0), "{measured:?}");
+    assert_eq!(worker.counted().directions_frames.len(), 2);
     worker.end().unwrap();
 }
 
 #[test]
-fn generators_report_their_interval_and_their_sent_frames_until_the_end() {
+fn generators_report_their_sent_frames_until_the_end() {
     for role in [WorkerRole::Generate, WorkerRole::GenerateUnsigned] {
         let mut worker = Worker::start(role, &["null:size=60,no-rx=1"], &Embedded::new()).ready();
         worker.go();
-        let measured = worker.measured();
-        assert!(measured.frames > 0, "{role}: {measured:?}");
-        assert_eq!(measured.directions_frames, [measured.frames], "{role}");
-        assert!(worker.count() >= measured.frames, "{role}");
+        let counts = worker.counted();
+        assert_eq!(counts.directions_frames.len(), 1, "{role:?}");
+        assert!(worker.count().directions_frames >= counts.directions_frames, "{role:?}");
         worker.end().unwrap();
     }
 }
@@ -154,12 +150,12 @@ fn a_generated_frame_has_a_signature_if_configured_and_the_configured_length() {
         worker.go();
         far.wait(Interest::Rx, Some(Duration::from_secs(20))).unwrap();
         far.rx().sync().unwrap();
-        assert!(far.rx().available() > 0, "{role}");
+        assert!(far.rx().available() > 0, "{role:?}");
         let mut frame = [0; 2048];
         let length = far.rx().frame(0).read(&mut frame);
-        assert_eq!(length, 60, "{role}");
+        assert_eq!(length, 60, "{role:?}");
         let reading = read_signature(&frame[..length], FormSet::ALL);
-        assert_eq!(matches!(reading, SignatureReading::Intact(_)), signed, "{role}: {reading:?}");
+        assert_eq!(matches!(reading, SignatureReading::Intact(_)), signed, "{role:?}: {reading:?}");
         worker.end().unwrap();
     }
 }

@@ -5,10 +5,9 @@ mod device;
 
 use ringroad::{PortError, prefetch_read, prefetch_write};
 
-use super::BenchWorkerError;
 use super::frame::{set_sequence, template};
-use super::meter::WorkerCounts;
 use super::roles::{GATHER_SPINS, Gaps, RoleStep};
+use super::{BenchWorkerError, WorkerCounts};
 use device::{BoundDevice, poll};
 
 /// Method by which the program requests syncs.

@@ -2,8 +2,8 @@
 
 use ringroad::{Port, PortError};
 
+use super::WorkerCounts;
 use super::frame::{HEADER_BYTES, sequence, set_sequence, template};
-use super::meter::WorkerCounts;
 
 /// One turn of a role; [`super::run`] has the loop around it.
 pub trait RoleStep {

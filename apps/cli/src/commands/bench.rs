@@ -3,13 +3,10 @@
 mod sze2;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ringroad_bench::worker::{self, WorkerOptions, WorkerRole};
-use ringroad_bench::{
-    BenchPlan, BenchSession, FramePath, InterfaceWork, Mechanism, Profile, RunEvent, StopFlag,
-};
+use ringroad_bench::worker::{self, WorkerOptions};
+use ringroad_bench::{BenchPlan, BenchSession, FramePath, RunEvent, StopFlag};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -82,32 +79,6 @@ enum Path {
     NetmapSwitch,
 }
 
-impl Path {
-    fn frame_paths(self) -> Vec<FramePath> {
-        let veth = |wanted| {
-            let over =
-                move |path: &FramePath| matches!(path, FramePath::Veth(mechanism, _) if *mechanism == wanted);
-            FramePath::VETH.into_iter().filter(over).collect()
-        };
-        match self {
-            Self::Null => vec![FramePath::Null],
-            Self::Pipe => vec![FramePath::Pipe],
-            Self::Switch => vec![FramePath::Switch],
-            Self::Veth => FramePath::VETH.to_vec(),
-            Self::VethXdp => veth(Mechanism::Xdp),
-            Self::VethPacket => veth(Mechanism::Packet),
-            Self::Gen => FramePath::GEN.to_vec(),
-            Self::GenXdp => vec![FramePath::Veth(Mechanism::Xdp, InterfaceWork::Gen)],
-            Self::GenPacket => vec![FramePath::Veth(Mechanism::Packet, InterfaceWork::Gen)],
-            Self::GenNull => vec![FramePath::GenNull],
-            Self::Pcap => FramePath::PCAP.to_vec(),
-            Self::Netmap => FramePath::NETMAP.to_vec(),
-            Self::NetmapPipe => vec![FramePath::NetmapPipe],
-            Self::NetmapSwitch => vec![FramePath::NetmapSwitch],
-        }
-    }
-}
-
 impl MainVerb for BenchArgs {
     const EXAMPLES: &str = "\
 ringroad bench
@@ -117,9 +88,10 @@ ringroad bench --path pipe --json";
         if let Some(OtherComparison::Sze2(sze2)) = &self.comparison {
             return sze2.run(output);
         }
-        let profile = if self.full { Profile::Full } else { Profile::Quick };
-        let paths: Vec<FramePath> = self.path.iter().flat_map(|path| path.frame_paths()).collect();
-        let mut plan = BenchPlan::of(profile).only(&paths);
+        let paths: Vec<_> = self.path.iter().filter_map(ValueEnum::to_possible_value).collect();
+        let plan = if self.full { BenchPlan::full() } else { BenchPlan::quick() };
+        let is_wanted = |path: FramePath| paths.iter().any(|wanted| path.is_in(wanted.get_name()));
+        let mut plan = plan.only(|path| paths.is_empty() || is_wanted(path));
         if let Some(rounds) = self.rounds {
             plan.rounds = rounds;
         }
@@ -139,16 +111,14 @@ ringroad bench --path pipe --json";
                 output.note(&progress.to_string());
             }
         });
-        let json =
-            || report.to_json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));
-        write_report(self.report.as_deref(), json)?;
-        output.line(&if output.is_json() { json()? } else { report.to_table(None) })
+        let table = || report.to_table(None);
+        show(output, self.report.as_deref(), || report.to_json(), table)
     }
 }
 
 /// Returns a flag that is set by SIGINT or SIGTERM.
 fn stop_by_signal() -> Result<StopFlag, Failure> {
-    let stop = StopFlag::new();
+    let stop = StopFlag::default();
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.shared())
             .map_err(|error| Failure::new(format!("watching for signals: {error}"), ""))?;
@@ -156,52 +126,36 @@ fn stop_by_signal() -> Result<StopFlag, Failure> {
     Ok(stop)
 }
 
-/// Writes the report to the requested file.
-fn write_report(
+/// Writes the report to the requested file and to the output.
+fn show(
+    output: &Output,
     path: Option<&std::path::Path>,
-    json: impl Fn() -> Result<String, Failure>,
+    json: impl Fn() -> serde_json::Result<String>,
+    table: impl Fn() -> String,
 ) -> Result<(), Failure> {
-    let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, json()?).map_err(|error| {
-        Failure::new(format!("writing {}: {error}", path.display()), "choose another --report")
-    })
+    let json = || json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));
+    if let Some(path) = path {
+        std::fs::write(path, json()?).map_err(|error| {
+            Failure::new(format!("writing {}: {error}", path.display()), "choose another --report")
+        })?;
+    }
+    output.line(&if output.is_json() { json()? } else { table() })
 }
 
 /// Worker process that the benchmark starts
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct BenchWorkerArgs {
-    role: String,
-    #[arg(long)]
-    port: Vec<String>,
-    #[arg(long)]
-    size: u32,
-    #[arg(long)]
-    burst: u32,
-    #[arg(long)]
-    cpu: usize,
-    #[arg(long)]
-    seconds: f64,
+    #[command(flatten)]
+    options: WorkerOptions,
 }
 
 impl MainVerb for BenchWorkerArgs {
     const EXAMPLES: &str = "";
 
     fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {
-        let role: WorkerRole =
-            self.role.parse().map_err(|error: worker::UnknownRole| Failure::usage(error.to_string(), ""))?;
-        let interval = Duration::try_from_secs_f64(self.seconds)
-            .map_err(|error| Failure::usage(format!("--seconds {}: {error}", self.seconds), ""))?;
-        let options = WorkerOptions {
-            role,
-            ports: self.port.clone(),
-            frame_bytes: self.size,
-            burst_frames: self.burst,
-            cpu: self.cpu,
-            interval,
-        };
         let input = std::io::BufReader::new(std::io::stdin());
-        worker::run(&options, input, &mut std::io::stdout())
+        worker::run(&self.options, input, &mut std::io::stdout())
             .map_err(|error| Failure::new(error.to_string(), ""))
     }
 }

@@ -9,6 +9,8 @@ use super::input::Rejection;
 macro_rules! counters {
     ($(#[$about:meta])* $shared:ident, $plain:ident { $($(#[$doc:meta])* $field:ident,)+ }) => {
         $(#[$about])*
+        // The layout is the one of libsze2's structures in C.
+        #[repr(C)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
         pub struct $plain {
             $($(#[$doc])* pub $field: u64,)+

@@ -17,6 +17,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use ringroad_wire::mac::Mac;
+
 use super::flow_key::HashKey;
 use super::settings::MAX_CHANNELS;
 
@@ -155,14 +157,7 @@ fn range(text: &str, most: u16) -> Result<RangeInclusive<u16>, String> {
 }
 
 fn station(text: &str) -> Result<[u8; 6], String> {
-    let wrong = || format!("{text:?} is not a hardware address");
-    let mut address = [0; 6];
-    let mut pairs = text.split(':');
-    for byte in &mut address {
-        let pair = pairs.next().filter(|pair| pair.len() == 2).ok_or_else(wrong)?;
-        *byte = number(&format!("0x{pair}"), 255).map_err(|_| wrong())? as u8;
-    }
-    if pairs.next().is_some() { Err(wrong()) } else { Ok(address) }
+    text.parse().map(Mac::octets).map_err(|_| format!("{text:?} is not a hardware address"))
 }
 
 /// Reads a mask of channels from their numbers, as in `0,2-5`.

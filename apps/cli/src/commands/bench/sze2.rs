@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use ringroad_bench::sze2::{self, Sze2Plan, Sze2Session, chart};
+use clap::Args;
+use ringroad_bench::sze2::{ForwardMode, Sze2Plan, Sze2Session, chart};
 
-use super::{stop_by_signal, write_report};
+use super::{show, stop_by_signal};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -28,8 +28,8 @@ pub(super) struct BenchSze2 {
     #[arg(long, conflicts_with_all = ["size", "burst", "queues"])]
     full: bool,
     /// Forwarding mode of testpmd
-    #[arg(long, value_enum, value_name = "MODE", value_delimiter = ',')]
-    mode: Vec<Mode>,
+    #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = ForwardMode::ALL.map(ForwardMode::name))]
+    mode: Vec<String>,
     /// Frame sizes, FCS included [default: 64,1518]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=1518))]
     size: Vec<u32>,
@@ -56,14 +56,6 @@ pub(super) struct BenchSze2 {
     report: Option<PathBuf>,
 }
 
-/// A forwarding mode of testpmd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    Rxonly,
-    Txonly,
-    Io,
-}
-
 impl BenchSze2 {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         let interval = Duration::try_from_secs_f64(self.interval)
@@ -76,12 +68,8 @@ impl BenchSze2 {
         plan.interval = interval;
         plan.repeat = self.repeat;
         if !self.mode.is_empty() {
-            let modes = self.mode.iter().map(|mode| match mode {
-                Mode::Rxonly => sze2::ForwardMode::RxOnly,
-                Mode::Txonly => sze2::ForwardMode::TxOnly,
-                Mode::Io => sze2::ForwardMode::Io,
-            });
-            plan.modes = modes.collect();
+            let mode = |name: &String| ForwardMode::ALL.into_iter().find(|mode| mode.name() == name);
+            plan.modes = self.mode.iter().filter_map(mode).collect();
         }
         if !self.size.is_empty() {
             plan.sizes_bytes.clone_from(&self.size);
@@ -99,14 +87,12 @@ impl BenchSze2 {
         let session = Sze2Session::prepare(plan, &program, &plugin, &stop)
             .map_err(|error| Failure::new(error.to_string(), ""))?;
         let report = session.run(&mut |line| output.note(line));
-        let json =
-            || report.to_json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));
-        write_report(self.report.as_deref(), json)?;
-        if let Some(path) = &self.chart {
-            chart::draw(&report, path)
-                .map_err(|error| Failure::new(error.to_string(), "choose another --chart"))?;
+        show(output, self.report.as_deref(), || report.to_json(), || report.to_table())?;
+        match &self.chart {
+            Some(path) => chart::draw(&report, path)
+                .map_err(|error| Failure::new(error.to_string(), "choose another --chart")),
+            None => Ok(()),
         }
-        output.line(&if output.is_json() { json()? } else { report.to_table() })
     }
 }
 
