@@ -1,8 +1,8 @@
 //! Contract between a driver and the datapath.
 //!
 //! A driver implements [`PortQueue`] for its queues: the path of frames, with three required methods. Further abilities
-//! are roles. Each role is a separate trait, which an accessor of the queue returns ([`roles`](crate::roles) writes it); a
-//! driver has no code for roles that its queues do not have:
+//! are roles. Each role is a separate trait, which an accessor of the queue returns ([`roles`](crate::roles) writes it);
+//! a driver has no code for roles that its queues do not have:
 //!
 //! | role | what the datapath does with it |
 //! |---|---|
