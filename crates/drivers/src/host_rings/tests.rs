@@ -115,7 +115,7 @@ fn the_host_side_belongs_to_one_program_at_a_time() {
         ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev rrp0");
         let socket = UdpSocket::bind("10.9.0.1:7").unwrap();
         socket.send_to(b"to the first program", "10.9.0.2:9").unwrap();
-        assert!(receive(&mut rings.queues[0], 1)[0].ends_with(b"to the first program"));
+        assert!(receive(&mut *rings.queues[0], 1)[0].ends_with(b"to the first program"));
         drop(rings);
         until(|| !ip("link show").contains("rrh-"));
         open(&config, Vec::new()).unwrap();
