@@ -62,12 +62,13 @@ impl Engine {
                 cost += copies * (frames as u64 + long * finishing_factor(&scratch.batch) as u64);
             }
             served.cost += cost;
-            if inbox.has_taken() {
-                inbox.consume();
-            }
         }
         if served.frames != 0 {
             served.cost += self.flush();
+        }
+        // The senders' slots come back when the frames are visible.
+        for inbox in self.inboxes.iter_mut().filter(|inbox| inbox.has_taken()) {
+            inbox.consume();
         }
         served
     }

@@ -12,7 +12,7 @@ use super::{Engine, Scratch, Served};
 use crate::copies::LEAST_ROOM;
 use crate::engine_queue::{EngineQueue, PendingRelease, SpareBatches};
 use crate::exchange::{Outbox, is_consumed, positions};
-use crate::execution::{BYTES_PER_COST, DeliveryTargets, Executed, Job, Origin};
+use crate::execution::{BYTES_PER_COST, DeliveryTargets, Executed, Executor, Job, Origin};
 use crate::forwarding::{Forwarding, SwitchId, SwitchView};
 
 /// Cost of waking a program.
@@ -173,6 +173,11 @@ impl Engine {
         }
         let bytes = batch.bytes_of(from..executed.end);
         let received = executed.end - from;
+        let mut cost = Served::EMPTY_POLL.cost + decision_cost + executed.cost;
+        if received != 0 {
+            // Frames are visible before their slots are: a sender whose slots are back finds its frames delivered.
+            cost += show_delivered(executor, &mut self.queues, &mut self.outboxes);
+        }
         let Some(Some(source)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
         source.counters.received(received as u64, bytes);
         source.counters.replicated(executed.replicated);
@@ -184,10 +189,9 @@ impl Engine {
             finish_batch(source, batch, 0, &self.outboxes);
         }
         // Cost of taking these frames beyond that of taking them from a program's ring.
-        let taking = received as u64 * u64::from(source.properties.take_cost - 1);
-        let mut cost = Served::EMPTY_POLL.cost + decision_cost + executed.cost + taking;
+        cost += received as u64 * u64::from(source.properties.take_cost - 1);
         if received != 0 {
-            cost += u64::from(source.flush()) * KICK_COST + self.flush();
+            cost += u64::from(source.flush()) * KICK_COST;
             // Frames that pass a queue wake it.
             self.wake_queue(queue_index);
         }
@@ -218,18 +222,28 @@ impl Engine {
 
     /// Makes all delivered frames visible. Returns the cost of waking programs.
     pub(super) fn flush(&mut self) -> u64 {
-        let mut kicks = 0;
-        for queue_index in self.scratch.executor.deliveries.dirty.drain(..) {
-            if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) {
-                queue.dirty = false;
-                kicks += queue.flush();
-            }
-        }
-        for outbox in self.outboxes.iter_mut().flatten() {
-            outbox.flush();
-        }
-        u64::from(kicks) * KICK_COST
+        show_delivered(&mut self.scratch.executor, &mut self.queues, &mut self.outboxes)
     }
+}
+
+/// Makes all delivered frames visible. Returns the cost of waking programs.
+#[inline]
+fn show_delivered(
+    executor: &mut Executor,
+    queues: &mut [Option<Box<EngineQueue>>],
+    outboxes: &mut [Option<Outbox>],
+) -> u64 {
+    let mut kicks = 0;
+    for queue_index in executor.deliveries.dirty.drain(..) {
+        if let Some(Some(queue)) = queues.get_mut(queue_index as usize) {
+            queue.dirty = false;
+            kicks += queue.flush();
+        }
+    }
+    for outbox in outboxes.iter_mut().flatten() {
+        outbox.flush();
+    }
+    u64::from(kicks) * KICK_COST
 }
 
 /// Borrows the queue at `one`, and the queue at `other`, if there is one.
