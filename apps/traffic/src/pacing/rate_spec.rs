@@ -107,11 +107,11 @@ impl RateSpec {
     pub(super) fn units_per_s(&self) -> Result<Option<(RateUnit, f64)>, RateError> {
         let (unit, rate) = match *self {
             Self::Max => return Ok(None),
-            Self::Frames { rate_fps } => (RateUnit::Frames, rate_fps),
-            Self::Bits { rate_bps, layer } => (RateUnit::Bits(layer), rate_bps),
-            Self::PercentOfLink { percent, .. } if percent > 100.0 => (RateUnit::Frames, f64::NAN),
+            Self::Frames { rate_fps } => (RateUnit::Frame, rate_fps),
+            Self::Bits { rate_bps, layer } => (RateUnit::Bit(layer), rate_bps),
+            Self::PercentOfLink { percent, .. } if percent > 100.0 => (RateUnit::Frame, f64::NAN),
             Self::PercentOfLink { percent, link_bps } => {
-                (RateUnit::Bits(BitLayer::L1), percent / 100.0 * link_bps)
+                (RateUnit::Bit(BitLayer::L1), percent / 100.0 * link_bps)
             }
         };
         if usable(rate) { Ok(Some((unit, rate))) } else { Err(RateError::Range { text: self.to_string() }) }
