@@ -135,7 +135,7 @@ impl SessionReport {
                     .sum(),
                 unsent_slots: tasks().map(|task| u64::from(task.unsent_slots)).sum(),
                 // All queues of a port report the same number.
-                reconnections: tasks().last().map(|task| task.reconnections).unwrap_or_default(),
+                reconnections: tasks().next_back().map(|task| task.reconnections).unwrap_or_default(),
                 blocked_ns: tasks().map(|task| task.blocked_ns).sum(),
                 received: meters[index].port,
             }
