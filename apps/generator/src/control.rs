@@ -1,42 +1,35 @@
 //! Messages between the threads of a session and its owner: a command per load, counters, an end.
 //!
-//! Every value has one writer. Threads read [`Control::version`] once per burst and the rest only when it changed.
+//! Threads read [`Control::version`] once per burst, and take the lock only when it changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::shared::lock;
 
 /// State that all threads of a session share.
 #[derive(Debug)]
 pub(crate) struct Control {
     version: AtomicU64,
     ended: AtomicBool,
-    loads: Vec<LoadControl>,
-    sending: Mutex<Vec<Sending>>,
+    loads: Mutex<Vec<LoadControl>>,
     changed: Condvar,
 }
 
-/// Number of queue loads of a load that are sending, or due to send, for its latest start.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sending {
-    starts: u64,
+struct LoadControl {
+    command: Command,
+    /// Number of queue loads that are sending, or due to send, for the latest start.
     queue_loads: usize,
 }
 
-#[derive(Debug, Default)]
-struct LoadControl {
-    /// Number of starts so far.
-    starts: AtomicU64,
-    /// Time of the latest start, ns.
-    start_ns: AtomicU64,
-    stopped: AtomicBool,
-}
-
 /// The command for a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Command {
     /// Number of starts so far.
     pub(crate) starts: u64,
+    /// Time of the latest start, ns.
     pub(crate) start_ns: u64,
     pub(crate) stopped: bool,
 }
@@ -46,8 +39,7 @@ impl Control {
         Self {
             version: AtomicU64::new(0),
             ended: AtomicBool::new(false),
-            loads: (0..loads).map(|_| LoadControl::default()).collect(),
-            sending: Mutex::new(vec![Sending::default(); loads]),
+            loads: Mutex::new(vec![LoadControl::default(); loads]),
             changed: Condvar::new(),
         }
     }
@@ -59,28 +51,19 @@ impl Control {
     }
 
     pub(crate) fn command(&self, load: usize) -> Command {
-        let load = &self.loads[load];
-        let starts = load.starts.load(Ordering::Acquire);
-        Command {
-            starts,
-            start_ns: load.start_ns.load(Ordering::Relaxed),
-            stopped: load.stopped.load(Ordering::Relaxed),
-        }
+        lock(&self.loads)[load].command
     }
 
     /// Starts `load`, which has `queue_loads` queue loads, at `start_ns`.
     pub(crate) fn start(&self, load: usize, queue_loads: usize, start_ns: u64) {
-        let mut sending = self.lock();
-        let (load, sending) = (&self.loads[load], &mut sending[load]);
+        let load = &mut lock(&self.loads)[load];
+        let starts = load.command.starts + 1;
         // Threads may have missed an earlier start: the session no longer waits for it.
-        *sending = Sending { starts: sending.starts + 1, queue_loads };
-        load.start_ns.store(start_ns, Ordering::Relaxed);
-        load.stopped.store(false, Ordering::Relaxed);
-        load.starts.store(sending.starts, Ordering::Release);
+        *load = LoadControl { command: Command { starts, start_ns, stopped: false }, queue_loads };
     }
 
     pub(crate) fn stop(&self, load: usize) {
-        self.loads[load].stopped.store(true, Ordering::Relaxed);
+        lock(&self.loads)[load].command.stopped = true;
     }
 
     /// Makes all commands given so far visible to the threads at once.
@@ -90,34 +73,30 @@ impl Control {
 
     /// Records that a queue load of `load` has sent all its frames for start number `starts`.
     pub(crate) fn lane_done(&self, load: usize, starts: u64) {
-        let sending = &mut self.lock()[load];
-        if sending.starts == starts {
-            sending.queue_loads = sending.queue_loads.saturating_sub(1);
+        let load = &mut lock(&self.loads)[load];
+        if load.command.starts == starts {
+            load.queue_loads = load.queue_loads.saturating_sub(1);
         }
         self.changed.notify_all();
     }
 
     /// Whether a queue load of `load` is sending, or due to send.
     pub(crate) fn is_sending(&self, load: usize) -> bool {
-        !self.is_ended() && self.lock().get(load).is_some_and(|sending| sending.queue_loads > 0)
+        !self.is_ended() && lock(&self.loads).get(load).is_some_and(|load| load.queue_loads > 0)
     }
 
     /// Waits until no queue load is sending, `limit` at most. Returns whether no queue load is sending.
     pub(crate) fn wait_sent(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        let mut sending = self.lock();
-        while sending.iter().any(|load| load.queue_loads > 0) && !self.is_ended() {
+        let mut loads = lock(&self.loads);
+        while loads.iter().any(|load| load.queue_loads > 0) && !self.is_ended() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            sending = self.changed.wait_timeout(sending, left).unwrap_or_else(PoisonError::into_inner).0;
+            loads = self.changed.wait_timeout(loads, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Sending>> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Orders all threads to end.

@@ -22,7 +22,8 @@ pub(crate) struct QueueTask {
 pub(crate) struct TaskTurn {
     /// Whether frames moved.
     pub(crate) busy: bool,
-    /// Time of the next frame to send, ns; `None` if there is none.
+    /// Time of the next frame to send, ns; `None` if there is none. Equals the current time after frames were sent,
+    /// since only another turn finds the next frame.
     pub(crate) next_due_ns: Option<u64>,
     /// Whether frames are due and the ring has no room.
     pub(crate) blocked: bool,
@@ -39,13 +40,9 @@ impl QueueTask {
             0 => rx.sync().map(|_| ())?,
             _ => self.queue.sync()?,
         }
-        let sent = self.sender.handed_over(frames, now_ns, clock);
-        let received = self.receiver.take(self.queue.split().1, clock)?;
-        Ok(TaskTurn {
-            busy: sent.frames > 0 || received > 0,
-            next_due_ns: sent.next_due_ns,
-            blocked: sent.blocked,
-        })
+        let mut turn = self.sender.handed_over(frames, now_ns, clock);
+        turn.busy |= self.receiver.take(self.queue.split().1, clock)? > 0;
+        Ok(turn)
     }
 
     /// Slots handed over that the other side has not taken.

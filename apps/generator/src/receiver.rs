@@ -1,14 +1,14 @@
 //! The receiving side of one queue: reads each frame's signature and hands the digests to the port's meter, once per
 //! burst.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ringroad::{PortError, RxRing, slot_flags};
 use ringroad_traffic::meter::{Digest, Meter};
 use ringroad_traffic::signature::{FormSet, read_signature};
 
 use crate::clock::ClockReader;
-use crate::shared::{FrameCount, FrameCounter};
+use crate::shared::{FrameCount, FrameCounter, lock};
 
 /// Greatest number of frames whose digests go to the meter at once.
 const BURST_FRAMES: usize = 256;
@@ -65,7 +65,7 @@ impl Receiver {
         });
         let frames = self.digests.len() as u64;
         if frames > 0 {
-            self.meter.lock().unwrap_or_else(PoisonError::into_inner).record(&self.digests);
+            lock(&self.meter).record(&self.digests);
             self.digests.clear();
             self.received.frames += frames;
             self.counter.set(self.received);

@@ -1,7 +1,6 @@
 //! The results of a session.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 
 use ringroad::Reconnections;
 use ringroad_traffic::meter::{MeterReport, PortCounts, StreamReport, StreamSummary};
@@ -12,7 +11,7 @@ use serde::Serialize;
 use crate::clock::ClockError;
 use crate::plan::{Load, TestPlan};
 use crate::series::Interval;
-use crate::shared::{FrameCount, Shared};
+use crate::shared::{FrameCount, Shared, lock};
 use crate::totals::{QueueLoadRecord, TaskTotals, ThreadTotals};
 
 /// The results of a session.
@@ -120,33 +119,26 @@ impl SessionReport {
     ) -> Self {
         let clock =
             threads.iter().map(|thread| thread.clock_error).reduce(ClockError::merge).unwrap_or_default();
-        let meters: Vec<MeterReport> = shared
-            .meters
-            .iter()
-            .map(|meter| meter.lock().unwrap_or_else(PoisonError::into_inner).report())
-            .collect();
+        let meters: Vec<MeterReport> = shared.meters.iter().map(|meter| lock(meter).report()).collect();
         let tasks = || threads.iter().flat_map(|thread| &thread.tasks);
         let ports = plan.ports.iter().enumerate().map(|(index, port)| {
             let info = &shared.info[index];
-            let mut report = PortResult {
+            let tasks = || tasks().filter(|task| task.port == index);
+            PortResult {
                 port: port.label().to_owned(),
                 name: info.name.clone(),
                 driver: info.driver.clone(),
                 mode: info.mode.clone(),
-                sent: FrameCount::default(),
-                unsent_slots: 0,
-                reconnections: Reconnections::default(),
-                blocked_ns: 0,
-                received: meters[index].port,
-            };
-            for task in tasks().filter(|task| task.port == index) {
-                report.unsent_slots += u64::from(task.unsent_slots);
+                sent: tasks()
+                    .flat_map(|task| &task.queue_loads)
+                    .map(|queue_load| queue_load.totals.sent)
+                    .sum(),
+                unsent_slots: tasks().map(|task| u64::from(task.unsent_slots)).sum(),
                 // All queues of a port report the same number.
-                report.reconnections = task.reconnections;
-                report.blocked_ns += task.blocked_ns;
-                report.sent += task.queue_loads.iter().map(|queue_load| queue_load.totals.sent).sum();
+                reconnections: tasks().next_back().map(|task| task.reconnections).unwrap_or_default(),
+                blocked_ns: tasks().map(|task| task.blocked_ns).sum(),
+                received: meters[index].port,
             }
-            report
         });
         let ports = ports.collect();
         let queue_loads: Vec<&QueueLoadRecord> =

@@ -13,6 +13,7 @@ use ringroad_traffic::stream_mix::StreamMix;
 
 use crate::clock::ClockReader;
 use crate::control::Control;
+use crate::queue_task::TaskTurn;
 use crate::shared::{FrameCount, FrameCounter};
 
 /// Longest time after the end of a load in which it can send frames that were due before the end, ns.
@@ -119,17 +120,6 @@ impl HeldFrames {
     }
 }
 
-/// The result of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SendTurn {
-    pub(crate) frames: u32,
-    /// Time of the next frame to send, ns; `None` if there is none. Equals the current time after frames were sent,
-    /// since only another turn finds the next frame.
-    pub(crate) next_due_ns: Option<u64>,
-    /// Whether frames are due and the ring has no room.
-    pub(crate) blocked: bool,
-}
-
 impl Sender {
     pub(crate) fn new(queue_loads: Vec<QueueLoad>, control: Arc<Control>, burst: u32) -> Self {
         Self {
@@ -187,7 +177,7 @@ impl Sender {
 
     /// Counts the frames of the turn that began at `now_ns`.
     #[inline]
-    pub(crate) fn handed_over(&mut self, frames: u32, now_ns: u64, clock: &mut ClockReader) -> SendTurn {
+    pub(crate) fn handed_over(&mut self, frames: u32, now_ns: u64, clock: &mut ClockReader) -> TaskTurn {
         if frames > 0 {
             self.update_totals(clock.now_ns());
         }
@@ -196,7 +186,7 @@ impl Sender {
         }
         if frames > 0 {
             self.note_blocked(false, now_ns);
-            return SendTurn { frames, next_due_ns: Some(now_ns), blocked: false };
+            return TaskTurn { busy: true, next_due_ns: Some(now_ns), blocked: false };
         }
         self.idle(now_ns)
     }
@@ -208,10 +198,7 @@ impl Sender {
         for queue_load in &mut self.queue_loads {
             let command = self.control.command(queue_load.load);
             if command.starts != queue_load.starts {
-                if queue_load.state != QueueLoadState::Idle {
-                    queue_load.finish(now_ns);
-                    self.control.lane_done(queue_load.load, queue_load.starts);
-                }
+                queue_load.finish(now_ns, &self.control);
                 queue_load.starts = command.starts;
                 let origin_ns = command.start_ns.saturating_add(queue_load.delay_ns);
                 queue_load.departures.restart(origin_ns);
@@ -290,8 +277,7 @@ impl Sender {
         for (index, queue_load) in self.queue_loads.iter_mut().enumerate() {
             let QueueLoadState::Sending { end_ns, .. } = queue_load.state else { continue };
             if queue_load.is_over(now_ns) {
-                queue_load.finish(now_ns);
-                self.control.lane_done(queue_load.load, queue_load.starts);
+                queue_load.finish(now_ns, &self.control);
             } else {
                 self.next_end_ns = self.next_end_ns.min(end_ns);
                 self.queue.push(Reverse((queue_load.departures.next_due_ns(), index)));
@@ -301,7 +287,7 @@ impl Sender {
     }
 
     /// The result of a turn in which nothing was sent.
-    fn idle(&mut self, now_ns: u64) -> SendTurn {
+    fn idle(&mut self, now_ns: u64) -> TaskTurn {
         let next_due_ns = match self.queue_loads.as_slice() {
             _ if self.active == 0 => None,
             [queue_load] => Some(queue_load.departures.next_due_ns()),
@@ -309,7 +295,7 @@ impl Sender {
         };
         let blocked = next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
         self.note_blocked(blocked, now_ns);
-        SendTurn { frames: 0, next_due_ns, blocked }
+        TaskTurn { busy: false, next_due_ns, blocked }
     }
 
     #[inline]
@@ -328,10 +314,7 @@ impl Sender {
     pub(crate) fn finish(&mut self, now_ns: u64) {
         self.note_blocked(false, now_ns);
         for queue_load in &mut self.queue_loads {
-            if queue_load.state != QueueLoadState::Idle {
-                queue_load.finish(now_ns);
-                self.control.lane_done(queue_load.load, queue_load.starts);
-            }
+            queue_load.finish(now_ns, &self.control);
         }
         self.active = 0;
     }
@@ -363,23 +346,24 @@ impl QueueLoad {
         !catches_up || now_ns >= end_ns.saturating_add(self.departures.catch_up_ns().min(LONGEST_CATCH_UP_NS))
     }
 
-    /// Adds the offered load of the current start, which ends at `now_ns` or has ended before.
-    fn finish(&mut self, now_ns: u64) {
-        if let QueueLoadState::Sending { left, end_ns } = self.state {
-            // A load that ends by its time ends at that time, not when the thread notices it, and frames due at the end
-            // are no longer intended. A load that ends by its count ends with its last frame.
-            let origin_ns = self.departures.origin_ns();
-            let over_ns = if left == 0 { self.totals.last_ns } else { end_ns.min(now_ns) };
-            let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
-            offered.elapsed_ns = over_ns.saturating_sub(origin_ns);
-            if left == 0 {
-                offered.intended_frames = offered.sent_frames + offered.skipped_frames;
-            }
-            let earlier = self.totals.offered;
-            self.totals.offered =
-                OfferedLoad { elapsed_ns: earlier.elapsed_ns + offered.elapsed_ns, ..earlier.merge(offered) };
+    /// Ends the current start, if there is one, and adds its offered load. The start ends at `now_ns` or has ended
+    /// before.
+    fn finish(&mut self, now_ns: u64, control: &Control) {
+        let QueueLoadState::Sending { left, end_ns } = self.state else { return };
+        // A load that ends by its time ends at that time, not when the thread notices it, and frames due at the end are
+        // no longer intended. A load that ends by its count ends with its last frame.
+        let origin_ns = self.departures.origin_ns();
+        let over_ns = if left == 0 { self.totals.last_ns } else { end_ns.min(now_ns) };
+        let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
+        offered.elapsed_ns = over_ns.saturating_sub(origin_ns);
+        if left == 0 {
+            offered.intended_frames = offered.sent_frames + offered.skipped_frames;
         }
+        let earlier = self.totals.offered;
+        self.totals.offered =
+            OfferedLoad { elapsed_ns: earlier.elapsed_ns + offered.elapsed_ns, ..earlier.merge(offered) };
         self.state = QueueLoadState::Idle;
+        control.lane_done(self.load, self.starts);
     }
 }
 

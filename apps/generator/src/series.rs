@@ -1,13 +1,11 @@
 //! The time series of a session: frames sent and received in each interval.
 
-use std::sync::PoisonError;
-
 use ringroad_traffic::meter::IntervalReport;
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
 use crate::plan::TestPlan;
-use crate::shared::{FrameCount, Shared};
+use crate::shared::{FrameCount, Shared, lock};
 
 /// Greatest number of streams of one port that an interval lists. With more streams it has only their sum.
 const MOST_STREAMS: usize = 32;
@@ -47,7 +45,7 @@ pub struct PortInterval {
 /// The intervals so far.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    intervals: Vec<Interval>,
+    pub(crate) intervals: Vec<Interval>,
     last_ns: Option<u64>,
     sent: Vec<RateMeter>,
     received: Vec<RateMeter>,
@@ -66,8 +64,7 @@ impl Series {
             LoadInterval { load: load.name.clone(), sent: meter.update(snapshot(shared.sent(index), now_ns)) }
         });
         let ports = plan.ports.iter().zip(&mut self.received).enumerate().map(|(index, (port, meter))| {
-            let mut test_frames =
-                shared.meters[index].lock().unwrap_or_else(PoisonError::into_inner).interval(now_ns);
+            let mut test_frames = lock(&shared.meters[index]).interval(now_ns);
             if test_frames.streams.len() > MOST_STREAMS {
                 test_frames.streams.clear();
             }
@@ -85,10 +82,6 @@ impl Series {
         self.intervals.push(interval);
         // The vector has an element: one was pushed just now.
         &self.intervals[self.intervals.len() - 1]
-    }
-
-    pub(crate) fn into_intervals(self) -> Vec<Interval> {
-        self.intervals
     }
 }
 

@@ -3,7 +3,7 @@
 //! Each queue of each port has a thread, or the caller's own thread serves them all in turn. All loads of one start
 //! begin at the same moment of one clock.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::plan::TestPlan;
 use crate::queue_task::{QueueTask, TaskTurn};
 use crate::report::SessionReport;
 use crate::series::{Interval, Series};
-use crate::shared::{FrameCount, Shared};
+use crate::shared::{FrameCount, Shared, lock};
 use crate::totals::{ThreadTotals, TotalsRequest};
 
 /// Default of the greatest number of frames per sync.
@@ -324,7 +324,7 @@ impl TestSession {
     /// for every second at full speed; use [`TestSession::interval`] for that.
     #[must_use]
     pub fn meter(&self, port: usize) -> ringroad_traffic::meter::MeterReport {
-        self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
+        lock(&self.shared.meters[port]).report()
     }
 
     /// Indexes of the load and the stream that have this number in signatures.
@@ -397,8 +397,8 @@ impl TestSession {
             }
             counters.push(worked.totals);
         }
-        let series = std::mem::take(&mut self.series);
-        let report = SessionReport::new(&self.plan, &self.shared, &counters, series.into_intervals());
+        let intervals = std::mem::take(&mut self.series.intervals);
+        let report = SessionReport::new(&self.plan, &self.shared, &counters, intervals);
         let whole = |(port, queues): (usize, Vec<Queue>)| {
             let is_whole = queues.len() == self.shared.queues_of(port);
             let info = self.shared.info[port].clone();

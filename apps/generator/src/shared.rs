@@ -1,15 +1,20 @@
 //! State shared by a session and its threads.
 
 use std::iter::Sum;
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad::PortInfo;
 use ringroad_traffic::meter::Meter;
 use serde::Serialize;
 
 use crate::lineup::{WireNumbers, WireStream};
+
+/// Locks `mutex`. The locks guard plain values that are consistent at each step, so they can be used after a thread
+/// panicked.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Frames, and their bytes without FCS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -82,18 +87,11 @@ impl Shared {
     }
 }
 
-impl AddAssign for FrameCount {
-    fn add_assign(&mut self, other: Self) {
-        self.frames += other.frames;
-        self.bytes += other.bytes;
-    }
-}
-
 impl Sum for FrameCount {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |mut sum, count| {
-            sum += count;
-            sum
+        counts.fold(Self::default(), |sum, count| Self {
+            frames: sum.frames + count.frames,
+            bytes: sum.bytes + count.bytes,
         })
     }
 }

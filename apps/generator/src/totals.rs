@@ -1,7 +1,7 @@
 //! Counts of a thread's tasks up to a moment: reported when the session requests them, and when the thread ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringroad::Reconnections;
@@ -10,6 +10,7 @@ use ringroad_traffic::line_rate::BitLayer;
 use crate::clock::ClockError;
 use crate::queue_task::QueueTask;
 use crate::sender::{LoadTotals, QueueLoad};
+use crate::shared::lock;
 
 #[derive(Debug)]
 pub(crate) struct ThreadTotals {
@@ -90,14 +91,14 @@ impl TotalsRequest {
 
     /// Sends the reply to request `number`.
     pub(crate) fn answer(&self, number: u64, totals: ThreadTotals) {
-        self.lock().push((number, totals));
+        lock(&self.answers).push((number, totals));
         self.answered.notify_all();
     }
 
     /// Sends a request and waits for `threads` replies, unless `ended` reports that there will be fewer.
     pub(crate) fn ask(&self, threads: usize, ended: &dyn Fn() -> bool) -> Option<Vec<ThreadTotals>> {
         const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-        let mut answers = self.lock();
+        let mut answers = lock(&self.answers);
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
         // Replies to an abandoned request may have come since.
         answers.clear();
@@ -112,9 +113,5 @@ impl TotalsRequest {
             answers =
                 self.answered.wait_timeout(answers, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, ThreadTotals)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

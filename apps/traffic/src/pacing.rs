@@ -32,7 +32,7 @@ const NS_PER_S: f64 = 1e9;
 
 /// The unit of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Unit {
+enum RateUnit {
     Frame,
     Bit(BitLayer),
 }
@@ -40,7 +40,7 @@ enum Unit {
 /// Departure times of the frames of one load. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone)]
 pub struct Departures {
-    unit: Unit,
+    unit: RateUnit,
     timing: Timing,
     /// Intended frames/s for frames of the mean size; `None` is the maximum rate.
     mean_fps: Option<f64>,
@@ -125,23 +125,13 @@ impl Departures {
         catch_up_frames: u32,
         origin_ns: u64,
     ) -> Result<Self, RateError> {
-        let unit = match rate {
-            RateSpec::Max | RateSpec::Frames { .. } => Unit::Frame,
-            RateSpec::Bits { layer, .. } => Unit::Bit(*layer),
-            RateSpec::PercentOfLink { .. } => Unit::Bit(BitLayer::L1),
-        };
+        let unit = rate.units_per_s()?.map_or(RateUnit::Frame, |(unit, _)| unit);
         let mean_units = unit.of(mean_slot_bytes);
         // Rates in units/ns; `None` is the maximum rate.
         let units_per_ns = |rate: &RateSpec| -> Result<Option<f64>, RateError> {
-            let units_per_s = match (rate.units_per_s()?, unit) {
-                (None, _) => return Ok(None),
-                (Some((RateUnit::Frames, fps)), Unit::Frame) => fps,
-                (Some((RateUnit::Frames, fps)), Unit::Bit(_)) => fps * mean_units,
-                (Some((RateUnit::Bits(layer), bps)), Unit::Bit(counted)) if layer == counted => bps,
-                (Some((RateUnit::Bits(layer), bps)), _) => {
-                    bps / Unit::Bit(layer).of(mean_slot_bytes) * mean_units
-                }
-            };
+            let Some((given, rate)) = rate.units_per_s()? else { return Ok(None) };
+            let units_per_s =
+                if given == unit { rate } else { rate / given.of(mean_slot_bytes) * mean_units };
             Ok(Some(units_per_s * share / NS_PER_S))
         };
         let full = units_per_ns(rate)?;
@@ -262,7 +252,7 @@ impl Departures {
     }
 }
 
-impl Unit {
+impl RateUnit {
     /// Number of units of a frame of `slot_bytes`.
     #[inline]
     fn of(self, slot_bytes: f64) -> f64 {
@@ -275,13 +265,6 @@ impl Unit {
             }
         }
     }
-}
-
-/// Unit of a rate, per second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum RateUnit {
-    Frames,
-    Bits(BitLayer),
 }
 
 impl Timing {

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use ringroad_wire::checksum::{difference, not_zero, updated};
 use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags};
 use ringroad_wire::mac::Mac;
-use ringroad_wire::{ether_type, ip_protocol};
+use ringroad_wire::{ether_type, ip_protocol, serde_as_text};
 use serde::{Deserialize, Serialize};
 
 /// Changes of a frame's addresses.
@@ -28,8 +28,7 @@ pub struct AddressRewrite {
 }
 
 /// Map from one prefix to another of the same length and family: `10.0.0.0/8=198.18.0.0/8`. Serialised as that text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixMap {
     from: IpAddr,
     to: IpAddr,
@@ -81,19 +80,7 @@ impl fmt::Display for PrefixMap {
     }
 }
 
-impl TryFrom<String> for PrefixMap {
-    type Error = PrefixMapError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<PrefixMap> for String {
-    fn from(map: PrefixMap) -> Self {
-        map.to_string()
-    }
-}
+serde_as_text!(PrefixMap);
 
 impl PrefixMap {
     /// The mapped `address`; `None` if it is outside the prefix.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use ringroad_wire::serde_as_text;
 
 /// Valid VLAN numbers (IEEE 802.1Q; 0 and 4095 have other meanings in a tag).
 pub const VLAN_IDS: RangeInclusive<u16> = 1..=4094;
@@ -13,8 +13,7 @@ pub const VLAN_IDS: RangeInclusive<u16> = 1..=4094;
 const ALL: &str = "all";
 
 /// Set of VLANs: `10,20-30`, or `all`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct VlanSet(
     /// First and last of each range: ascending, with a gap between ranges.
     Vec<(u16, u16)>,
@@ -96,19 +95,7 @@ impl fmt::Display for VlanSet {
     }
 }
 
-impl TryFrom<String> for VlanSet {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<VlanSet> for String {
-    fn from(set: VlanSet) -> Self {
-        set.to_string()
-    }
-}
+serde_as_text!(VlanSet);
 
 #[cfg(test)]
 mod tests {

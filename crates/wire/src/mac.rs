@@ -14,11 +14,6 @@ const ADDRESS_BITS: u64 = 0xffff_ffff_ffff;
 ///
 /// Addresses order as their octets do on the wire and in print. Serialised as text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(try_from = "String", into = "String")
-)]
 pub struct Mac(u64);
 
 impl Mac {
@@ -149,20 +144,7 @@ impl From<Mac> for [u8; 6] {
 }
 
 #[cfg(feature = "serde")]
-impl TryFrom<String> for Mac {
-    type Error = MacError;
-
-    fn try_from(text: String) -> Result<Self, MacError> {
-        text.parse()
-    }
-}
-
-#[cfg(feature = "serde")]
-impl From<Mac> for String {
-    fn from(mac: Mac) -> Self {
-        mac.to_string()
-    }
-}
+crate::serde_as_text!(Mac);
 
 impl Ord for Mac {
     fn cmp(&self, other: &Self) -> Ordering {

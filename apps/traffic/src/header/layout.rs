@@ -4,7 +4,9 @@ mod recognise;
 
 use ringroad_wire::ether_type;
 
-use super::{Checksum, DISCARD_PORT, Header, HeaderKind, VXLAN_PORT, get_bits, set_bits};
+use super::{
+    Checksum, DISCARD_PORT, Ethernet, Header, HeaderKind, Ipv4, Ipv6, VXLAN_PORT, Vlan, get_bits, set_bits,
+};
 use crate::definition::{Problem, StreamError};
 
 /// EtherType if no header with an EtherType follows: local experiments (IEEE 802, clause 9.2.4).
@@ -167,12 +169,8 @@ impl Layout {
         };
         let anything = matches!(next, None | Some(Header::Raw(_)));
         let (name, value) = match header {
-            Header::Ethernet(_) | Header::Vlan(_) => {
-                let set = match header {
-                    Header::Ethernet(ethernet) => ethernet.ether_type,
-                    Header::Vlan(vlan) => vlan.ether_type,
-                    _ => None,
-                };
+            Header::Ethernet(Ethernet { ether_type: set, .. })
+            | Header::Vlan(Vlan { ether_type: set, .. }) => {
                 let followed = match next {
                     None | Some(Header::Raw(_)) => Some(EXPERIMENTAL_ETHER_TYPE),
                     Some(Header::Vlan(vlan)) => {
@@ -193,12 +191,8 @@ impl Layout {
                     None => return misplaced("put ipv4 or ipv6 between, or set ether_type"),
                 }
             }
-            Header::Ipv4(_) | Header::Ipv6(_) => {
-                let (name, set) = match header {
-                    Header::Ipv4(ip) => ("protocol", ip.protocol),
-                    Header::Ipv6(ip) => ("next_header", ip.next_header),
-                    _ => ("", None),
-                };
+            Header::Ipv4(Ipv4 { protocol: set, .. }) | Header::Ipv6(Ipv6 { next_header: set, .. }) => {
+                let name = if kind == HeaderKind::Ipv4 { "protocol" } else { "next_header" };
                 let followed = match next {
                     None | Some(Header::Raw(_)) => Some(EXPERIMENTAL_PROTOCOL),
                     Some(next) => next.kind().spec().ip_protocol,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ringroad_wire::serde_as_text;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -64,8 +65,7 @@ impl<'de> Deserialize<'de> for Checksum {
 
 /// Control bits of TCP. In text, a letter for each bit that is set, of `FSRPAUEC` (FIN, SYN, RST, PSH, ACK, URG, ECE,
 /// CWR), in any order; the empty text if no bit is set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFlags(
     /// The bits as in the header (RFC 9293, section 3.1): FIN is 1, CWR 128.
     pub u8,
@@ -104,24 +104,11 @@ impl fmt::Display for TcpFlags {
     }
 }
 
-impl TryFrom<String> for TcpFlags {
-    type Error = TcpFlagsError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<TcpFlags> for String {
-    fn from(flags: TcpFlags) -> Self {
-        flags.to_string()
-    }
-}
+serde_as_text!(TcpFlags);
 
 /// A string of bytes. In text, pairs of hexadecimal digits (`00`, `55aa`, `0xdeadbeef`), at least one pair. Spaces,
 /// colons and line ends between pairs are ignored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HexBytes(
     /// Bytes in the order of the text.
     pub Vec<u8>,
@@ -164,19 +151,7 @@ impl fmt::Display for HexBytes {
     }
 }
 
-impl TryFrom<String> for HexBytes {
-    type Error = HexBytesError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<HexBytes> for String {
-    fn from(bytes: HexBytes) -> Self {
-        bytes.to_string()
-    }
-}
+serde_as_text!(HexBytes);
 
 /// Reads a number from 0 to `MAX`, which fits `T`.
 pub(super) fn up_to<'de, const MAX: u64, T, D>(deserializer: D) -> Result<T, D::Error>

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use ringroad_wire::serde_as_text;
 
 use super::RateUnit;
 use crate::line_rate::BitLayer;
@@ -22,8 +22,7 @@ use crate::line_rate::BitLayer;
 /// frames as well as bits. Bits count at L1, as a link's speed does, unless marked `L2`. A percentage refers to a
 /// link's L1 rate and is at most 100. Rates are printed and serialised in the same grammar, and reading the text back
 /// gives the same value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateSpec {
     /// The maximum rate.
     Max,
@@ -108,11 +107,11 @@ impl RateSpec {
     pub(super) fn units_per_s(&self) -> Result<Option<(RateUnit, f64)>, RateError> {
         let (unit, rate) = match *self {
             Self::Max => return Ok(None),
-            Self::Frames { rate_fps } => (RateUnit::Frames, rate_fps),
-            Self::Bits { rate_bps, layer } => (RateUnit::Bits(layer), rate_bps),
-            Self::PercentOfLink { percent, .. } if percent > 100.0 => (RateUnit::Frames, f64::NAN),
+            Self::Frames { rate_fps } => (RateUnit::Frame, rate_fps),
+            Self::Bits { rate_bps, layer } => (RateUnit::Bit(layer), rate_bps),
+            Self::PercentOfLink { percent, .. } if percent > 100.0 => (RateUnit::Frame, f64::NAN),
             Self::PercentOfLink { percent, link_bps } => {
-                (RateUnit::Bits(BitLayer::L1), percent / 100.0 * link_bps)
+                (RateUnit::Bit(BitLayer::L1), percent / 100.0 * link_bps)
             }
         };
         if usable(rate) { Ok(Some((unit, rate))) } else { Err(RateError::Range { text: self.to_string() }) }
@@ -213,19 +212,7 @@ impl fmt::Display for RateSpec {
     }
 }
 
-impl TryFrom<String> for RateSpec {
-    type Error = RateError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<RateSpec> for String {
-    fn from(rate: RateSpec) -> Self {
-        rate.to_string()
-    }
-}
+serde_as_text!(RateSpec);
 
 #[cfg(test)]
 mod tests {
