@@ -7,13 +7,14 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 
+use ringroad_ring::shared::SharedBytes;
 use ringroad_sze2::segment::{HEADER_BYTES, SegmentHeader};
 
 use crate::abi::{LockedArea, Sze2Dir};
 use crate::environment;
 use crate::failure::{CallError, answer, errno_of, number_of, of_card, status_of};
 use crate::handle::{SegmentFilter, SzeHandle, timeout_of};
-use crate::reading::{Metadata, SegmentText};
+use crate::reading::SegmentText;
 
 /// Flag of get_mempolicy(2) that requests the node instead of the policy. The libc crate does not have it.
 const MPOL_F_NODE: usize = 1;
@@ -299,9 +300,11 @@ exports! {
 }
 
 /// Calls the handle's filter, if it has one.
-fn skips(filter: Option<SegmentFilter>) -> impl Fn(Metadata) -> bool {
+fn skips(filter: Option<SegmentFilter>) -> impl Fn(SharedBytes<'_>) -> bool {
     // SAFETY: the program's function is made for metadata, which stay in the buffer during the call.
-    move |metadata| filter.is_some_and(|filter| unsafe { filter(metadata.length, metadata.start) } != 0)
+    move |metadata| {
+        filter.is_some_and(|filter| unsafe { filter(metadata.len() as u16, metadata.as_ptr()) } != 0)
+    }
 }
 
 /// Returns the segment to C, or NULL and the length 0.
