@@ -31,7 +31,6 @@ pub fn of_card(error: CardError) -> CallError {
         }
         CardError::Memory(MemoryError::System { source, .. }) => source.raw_os_error(),
         CardError::Fault { .. } | CardError::Stopped(_) => libc::EBADMSG,
-        CardError::NotSubscribed(_) => libc::EINVAL,
         _ => libc::EPROTO,
     };
     CallError::new(errno, error.to_string())

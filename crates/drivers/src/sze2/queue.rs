@@ -199,7 +199,7 @@ impl CardQueue {
         counters.overflow += tally.overflow;
         delivery.frames += tally.frames as u32;
         delivery.bytes += tally.bytes;
-        shared.counters.add(&tally);
+        shared.record.counters.add(&tally);
     }
 
     /// Takes new ends for the channel ends, and releases finished ones.
@@ -321,7 +321,7 @@ impl PortQueue for CardQueue {
             };
             let Some(channel) = card.transmit.get(channel_end.channel) else { continue };
             let taken = take_from(channel_end, number as u16, settings.obuf_enabled, batch, borrowed);
-            channel.counters.add(&taken.tally);
+            channel.record.counters.add(&taken.tally);
             self.longest_bytes = self.longest_bytes.max(taken.longest_bytes);
             if settings.obuf_enabled {
                 counters.frames += taken.tally.frames;

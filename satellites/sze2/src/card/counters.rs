@@ -37,9 +37,9 @@ macro_rules! counters {
                 $plain { $($field: self.$field.load(Ordering::Relaxed),)+ }
             }
 
-            /// Clears the counters and returns their values.
-            pub fn take(&self) -> $plain {
-                $plain { $($field: self.$field.swap(0, Ordering::Relaxed),)+ }
+            /// Sets the counters to zero.
+            pub fn clear(&self) {
+                $(self.$field.store(0, Ordering::Relaxed);)+
             }
         }
     };
