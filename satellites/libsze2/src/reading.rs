@@ -72,8 +72,7 @@ impl SzeHandle {
         channel: u16,
         skips: &impl Fn(SharedBytes<'_>) -> bool,
     ) -> Result<Option<SegmentText>, ChannelFault> {
-        let Ok(card) = self.card() else { return Ok(None) };
-        let Some(reader) = card.reader(channel) else { return Ok(None) };
+        let Ok(reader) = self.reader(channel) else { return Ok(None) };
         reader.release_all();
         let most = reader.memory().buffer_bytes() / 8;
         let mut filtered = 0;

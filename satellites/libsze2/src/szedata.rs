@@ -301,9 +301,10 @@ exports! {
 
 /// Calls the handle's filter, if it has one.
 fn skips(filter: Option<SegmentFilter>) -> impl Fn(SharedBytes<'_>) -> bool {
-    // SAFETY: the program's function is made for metadata, which stay in the buffer during the call.
     move |metadata| {
-        filter.is_some_and(|filter| unsafe { filter(metadata.len() as u16, metadata.as_ptr()) } != 0)
+        let (length, start) = (metadata.len() as u16, metadata.as_ptr());
+        // SAFETY: the program's function is made for metadata, which stay in the buffer during the call.
+        filter.is_some_and(|filter| unsafe { filter(length, start) } != 0)
     }
 }
 
