@@ -52,17 +52,6 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
 
 impl DriverError for CardError {}
 
-/// Error for a channel that another program has.
-#[derive(Debug, thiserror::Error)]
-#[error("channel {channel} of the card at {path} is another program's, or the card has none of that number")]
-struct ChannelTaken {
-    channel: u16,
-    /// Path of the card's socket.
-    path: String,
-}
-
-impl DriverError for ChannelTaken {}
-
 fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let OpenContext { target, options, plan, .. } = context;
     let (path, queues) = (Path::new(target), plan.queues);
@@ -74,12 +63,16 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     for number in 0..queues {
         let channel = first.saturating_add(number);
-        let taken = || ChannelTaken { channel, path: path.display().to_string() };
+        let taken = || {
+            DeviceError::Refused(format!(
+                "channel {channel} of the card at {target} is another program's, or the card has none of that number"
+            ))
+        };
         let mut card = CardClient::open(path, "ringroad")?;
         let mask = 1u32.checked_shl(channel.into()).ok_or_else(taken)?;
         let (receive, transmit) = card.subscribe(mask, mask)?;
         if receive == 0 && transmit == 0 {
-            return Err(taken().into());
+            return Err(taken());
         }
         card.start()?;
         let wake = WakeSet::new().map_err(|error| failed(error.into()))?;

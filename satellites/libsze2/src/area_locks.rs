@@ -1,8 +1,10 @@
 //! Locks parts of buffers for a program: data that it reads itself, or room that it fills itself.
 
 use std::ptr;
+use std::sync::Arc;
 
 use ringroad_sze2::client::channels_of;
+use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::segment::align;
 
 use crate::abi::LockedArea;
@@ -12,17 +14,17 @@ use crate::reading::locked;
 use crate::writing::busy;
 
 impl AreaLock {
-    /// Locks `bytes` bytes from `position` on. They are one piece, or two if they continue at the start of the buffer,
-    /// which begins at `base` and has `size` bytes.
+    /// Locks the `bytes` bytes of `memory` from `position` on. They are one piece, or two if they continue at the start
+    /// of the buffer.
     fn hold(
         &mut self,
         channel: u16,
-        base: *mut u8,
+        memory: &ChannelMemory,
         position: u64,
         bytes: usize,
-        size: u64,
     ) -> *const LockedArea {
-        let first = bytes.min((size - position) as usize);
+        let base = memory.data(0, 0).as_ptr();
+        let first = bytes.min((memory.buffer_bytes() - position) as usize);
         let area = |start: *mut u8, len: usize, next| LockedArea {
             start: start.cast(),
             len: len as u32,
@@ -64,16 +66,15 @@ impl SzeHandle {
                 continue;
             }
             self.end_reading(channel);
-            let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
+            let reader = self.reader(channel)?;
             let bytes = match reader.available() {
                 Ok(0) => continue,
                 Ok(bytes) => bytes,
                 Err(fault) => return Err(self.stop_reading(channel, fault)),
             };
-            let (position, size) = (reader.position(), reader.memory().buffer_bytes());
-            let base = reader.memory().data(0, 0).as_ptr();
+            let (memory, position) = (Arc::clone(reader.memory()), reader.position());
             self.locked_last = channel;
-            return Ok(self.receive_lock.hold(channel, base, position, bytes, size));
+            return Ok(self.receive_lock.hold(channel, &memory, position, bytes));
         }
         Err(NOT_NOW)
     }
@@ -84,7 +85,7 @@ impl SzeHandle {
     /// The data are not locked.
     pub fn unlock_received(&mut self, lock: *const LockedArea) -> Result<(), CallError> {
         let (channel, bytes) = self.receive_lock.end(lock)?;
-        let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
+        let reader = self.reader(channel)?;
         reader.skip(bytes);
         reader.release_all();
         self.card()?.publish_received(channel);
@@ -106,15 +107,14 @@ impl SzeHandle {
         // Collected segments precede the room, so the card must see them first.
         self.flush_channel(channel);
         let wanted = align(bytes as usize);
-        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        let writer = self.writer(channel)?;
         let room = match writer.room(wanted) {
             Ok(0) => return Err(self.no_room(channel)),
             Ok(room) => room.min(wanted),
             Err(fault) => return Err(self.transmit_fault(channel, fault)),
         };
-        let (position, size) = (writer.position(), writer.memory().buffer_bytes());
-        let base = writer.memory().data(0, 0).as_ptr();
-        Ok(self.transmit_lock.hold(channel, base, position, room, size))
+        let (memory, position) = (Arc::clone(writer.memory()), writer.position());
+        Ok(self.transmit_lock.hold(channel, &memory, position, room))
     }
 
     /// Shows the card the first `bytes` bytes of the locked room, which must be whole segments.
@@ -129,7 +129,7 @@ impl SzeHandle {
             return Err(CallError::invalid(format!("{bytes} bytes: choose a multiple of 8, {room} at most")));
         }
         let (channel, _) = self.transmit_lock.end(lock)?;
-        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        let writer = self.writer(channel)?;
         if let Err(fault) = writer.skip(bytes) {
             return Err(self.transmit_fault(channel, fault));
         }

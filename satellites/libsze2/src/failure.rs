@@ -31,7 +31,6 @@ pub fn of_card(error: CardError) -> CallError {
         }
         CardError::Memory(MemoryError::System { source, .. }) => source.raw_os_error(),
         CardError::Fault { .. } | CardError::Stopped(_) => libc::EBADMSG,
-        CardError::NotSubscribed(_) => libc::EINVAL,
         _ => libc::EPROTO,
     };
     CallError::new(errno, error.to_string())
@@ -61,7 +60,13 @@ pub fn errno_of(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 
 /// Calls a function that returns 0 or -1, as [`answer`] does.
 pub fn status_of(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
-    answer(|_| -1, || call().map(|()| 0))
+    number_of(|| call().map(|()| 0))
+}
+
+/// Calls a function that returns a number or -1, as [`answer`] does.
+#[inline]
+pub fn number_of(call: impl FnOnce() -> Result<c_int, CallError>) -> c_int {
+    answer(|_| -1, call)
 }
 
 /// Error message of this thread's last failure. It stays until the next failure, and is empty before the first.

@@ -147,49 +147,25 @@ impl SzeHandle {
         }
     }
 
-    /// The reader of a channel, unless the channel is faulty or not subscribed; [`Self::no_reader`] returns the reason.
+    /// The reader of a channel.
+    ///
+    /// # Errors
+    /// The channel is faulty or not subscribed.
     #[inline]
-    pub fn reader(&mut self, channel: u16) -> Option<&mut SegmentReader> {
-        if self.is_faulty(channel) {
-            return None;
+    pub fn reader(&mut self, channel: u16) -> Result<&mut SegmentReader, CallError> {
+        if self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1 {
+            return Err(out_of_order(channel));
         }
-        self.card.as_mut()?.reader(channel)
+        self.card()?.reader(channel).ok_or_else(|| not_subscribed("receive", channel))
     }
 
-    /// Reason why a channel has no reader.
-    #[cold]
-    pub fn no_reader(&self, channel: u16) -> CallError {
-        if self.is_faulty(channel) {
-            return CallError::new(
-                libc::EBADMSG,
-                format!("the buffer of receive channel {channel} is out of order"),
-            );
-        }
-        self.not_subscribed("receive", channel)
-    }
-
+    /// The writer of a channel.
+    ///
+    /// # Errors
+    /// The channel is not subscribed.
     #[inline]
-    fn is_faulty(&self, channel: u16) -> bool {
-        self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1
-    }
-
-    /// The writer of a channel, if the channel is subscribed; [`Self::no_writer`] returns the reason otherwise.
-    #[inline]
-    pub fn writer(&mut self, channel: u16) -> Option<&mut SegmentWriter> {
-        self.card.as_mut()?.writer(channel)
-    }
-
-    /// Reason why a channel has no writer.
-    #[cold]
-    pub fn no_writer(&self, channel: u16) -> CallError {
-        self.not_subscribed("transmit", channel)
-    }
-
-    fn not_subscribed(&self, direction: &str, channel: u16) -> CallError {
-        match self.card {
-            None => no_card(),
-            Some(_) => CallError::invalid(format!("{direction} channel {channel} is not subscribed")),
-        }
+    pub fn writer(&mut self, channel: u16) -> Result<&mut SegmentWriter, CallError> {
+        self.card()?.writer(channel).ok_or_else(|| not_subscribed("transmit", channel))
     }
 
     /// Memory of a channel.
@@ -198,14 +174,8 @@ impl SzeHandle {
     /// The channel is not subscribed or faulty, or `direction` is both.
     pub fn memory(&mut self, direction: Sze2Dir, channel: u16) -> Result<Arc<ChannelMemory>, CallError> {
         match direction {
-            Sze2Dir::Receive => match self.reader(channel) {
-                Some(reader) => Ok(Arc::clone(reader.memory())),
-                None => Err(self.no_reader(channel)),
-            },
-            Sze2Dir::Transmit => match self.writer(channel) {
-                Some(writer) => Ok(Arc::clone(writer.memory())),
-                None => Err(self.no_writer(channel)),
-            },
+            Sze2Dir::Receive => Ok(Arc::clone(self.reader(channel)?.memory())),
+            Sze2Dir::Transmit => Ok(Arc::clone(self.writer(channel)?.memory())),
             Sze2Dir::Both => {
                 Err(CallError::invalid("a channel is of one direction: SZE2_DIR_RX or SZE2_DIR_TX"))
             }
@@ -262,7 +232,7 @@ impl SzeHandle {
             // which.
             Err(CardError::Fault { channel, fault }) => {
                 match self.reader(channel).map(SegmentReader::available) {
-                    Some(Err(_)) => Err(self.stop_reading(channel, fault)),
+                    Ok(Err(_)) => Err(self.stop_reading(channel, fault)),
                     _ => Err(self.transmit_fault(channel, fault)),
                 }
             }
@@ -283,6 +253,16 @@ impl SzeHandle {
 #[cold]
 fn no_card() -> CallError {
     CallError::new(libc::ENODEV, "the handle was opened without a card")
+}
+
+#[cold]
+fn out_of_order(channel: u16) -> CallError {
+    CallError::new(libc::EBADMSG, format!("the buffer of receive channel {channel} is out of order"))
+}
+
+#[cold]
+fn not_subscribed(direction: &str, channel: u16) -> CallError {
+    CallError::invalid(format!("{direction} channel {channel} is not subscribed"))
 }
 
 /// Timeout of `milliseconds`, where a negative number is endless.

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
+use ringroad_ring::shared::SharedBytes;
 use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::segments::SegmentRef;
@@ -21,21 +22,13 @@ pub struct SegmentText {
     pub length: u32,
 }
 
-/// Metadata of a segment, the input of a filter.
-#[derive(Debug, Clone, Copy)]
-pub struct Metadata {
-    /// Address of the first byte.
-    pub start: *mut u8,
-    /// Length, bytes.
-    pub length: u16,
-}
-
 impl SzeHandle {
-    /// The next segment of any receive channel. Waits for at most `SZE2_RX_POLL_TIMEOUT`.
+    /// The next segment of any receive channel that `skips` does not skip by its metadata. Waits for at most
+    /// `SZE2_RX_POLL_TIMEOUT`.
     ///
     /// # Errors
     /// No segment came, or a buffer is faulty.
-    pub fn read_next(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, CallError> {
+    pub fn read_next(&mut self, skips: impl Fn(SharedBytes<'_>) -> bool) -> Result<SegmentText, CallError> {
         let now = self.read_next_noblock(&skips);
         if now != Err(NOT_NOW) {
             return now;
@@ -48,7 +41,10 @@ impl SzeHandle {
     ///
     /// # Errors
     /// There is no segment, or a buffer is faulty.
-    pub fn read_next_noblock(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, CallError> {
+    pub fn read_next_noblock(
+        &mut self,
+        skips: impl Fn(SharedBytes<'_>) -> bool,
+    ) -> Result<SegmentText, CallError> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));
         }
@@ -74,10 +70,9 @@ impl SzeHandle {
     fn read_of(
         &mut self,
         channel: u16,
-        skips: &impl Fn(Metadata) -> bool,
+        skips: &impl Fn(SharedBytes<'_>) -> bool,
     ) -> Result<Option<SegmentText>, ChannelFault> {
-        let Ok(card) = self.card() else { return Ok(None) };
-        let Some(reader) = card.reader(channel) else { return Ok(None) };
+        let Ok(reader) = self.reader(channel) else { return Ok(None) };
         reader.release_all();
         let most = reader.memory().buffer_bytes() / 8;
         let mut filtered = 0;
@@ -88,13 +83,9 @@ impl SzeHandle {
                 Ok(None) => break Ok(None),
                 Err(fault) => break Err(fault),
             };
-            let metadata = segment.metadata();
-            let (metadata, whole) = (
-                Metadata { start: metadata.as_ptr(), length: metadata.len() as u16 },
-                SegmentText { start: segment.whole().as_ptr(), length: segment.whole().len() as u32 },
-            );
+            let whole = SegmentText { start: segment.whole().as_ptr(), length: segment.whole().len() as u32 };
             read_bytes += segment.occupied_bytes() as u64;
-            if !skips(metadata) {
+            if !skips(segment.metadata()) {
                 break Ok(Some(whole));
             }
             filtered += 1;
@@ -118,7 +109,7 @@ impl SzeHandle {
         if self.taken_of(channel) > 0 {
             return;
         }
-        if let Some(reader) = self.reader(channel) {
+        if let Ok(reader) = self.reader(channel) {
             reader.release_all();
         }
     }
@@ -142,7 +133,7 @@ impl SzeHandle {
             return Err(locked(channel));
         }
         let is_first = self.taken_of(channel) == 0;
-        let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
+        let reader = self.reader(channel)?;
         if is_first {
             // Taking frames releases the segments that were read in other ways.
             reader.release_all();
@@ -170,7 +161,7 @@ impl SzeHandle {
     #[inline]
     pub fn give_back(&mut self, channel: u16, count: u32) -> Result<(), CallError> {
         let taken = self.taken_of(channel);
-        let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
+        let reader = self.reader(channel)?;
         if count >= taken {
             reader.release_all();
         } else if let Err(fault) = pass(reader, count) {

@@ -13,9 +13,9 @@ use crate::abi::{
     HandleCounters, MAX_ADDRESSES, MAX_CHANNELS, SzecardChannel, SzecardFrame, SzecardIbuf, SzecardInfo,
     SzecardStatus,
 };
-use crate::failure::{CallError, answer, last_message, of_card, status_of};
+use crate::failure::{CallError, answer, last_message, number_of, of_card, status_of};
 use crate::handle::SzeHandle;
-use crate::szedata::{handle, put};
+use crate::szedata::{exports, handle, put};
 
 /// `szecard_error`.
 #[unsafe(no_mangle)]
@@ -23,106 +23,52 @@ pub extern "C" fn szecard_error() -> *const c_char {
     last_message()
 }
 
-/// `szecard_take`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `frames` has room for `count`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_take(
-    sze: *mut SzeHandle,
-    channel: c_uint,
-    frames: *mut SzecardFrame,
-    count: c_uint,
-) -> c_int {
-    answer(
-        |_| -1,
-        || {
-            if frames.is_null() {
-                return Err(CallError::null("the array of frames"));
-            }
-            let count = count.min(i32::MAX as c_uint) as usize;
-            // SAFETY: the pointer is not NULL, so it has room for `count` frames, none of which is read.
-            let frames =
-                unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<SzecardFrame>>(), count) };
-            // SAFETY: as the caller promises.
-            Ok(unsafe { handle(sze) }?.take(number(channel)?, frames)? as c_int)
-        },
-    )
-}
+exports! {
+    /// `szecard_take`.
+    number_of fn szecard_take(sze, channel: c_uint, frames: *mut SzecardFrame, count: c_uint) -> c_int {
+        if frames.is_null() {
+            return Err(CallError::null("the array of frames"));
+        }
+        let count = count.min(i32::MAX as c_uint) as usize;
+        // SAFETY: the pointer is not NULL, so it has room for `count` frames, none of which is read.
+        let frames = unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<SzecardFrame>>(), count) };
+        Ok(sze.take(number(channel)?, frames)? as c_int)
+    }
 
-/// `szecard_give_back`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_give_back(sze: *mut SzeHandle, channel: c_uint, count: c_uint) -> c_int {
-    // SAFETY: as the caller promises.
-    status_of(|| unsafe { handle(sze) }?.give_back(number(channel)?, count))
-}
+    /// `szecard_give_back`.
+    status_of fn szecard_give_back(sze, channel: c_uint, count: c_uint) -> c_int {
+        sze.give_back(number(channel)?, count)
+    }
 
-/// `szecard_reserve`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `lengths` and `segments` have `count` members.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_reserve(
-    sze: *mut SzeHandle,
-    channel: c_uint,
-    lengths: *const u32,
-    segments: *mut *mut u8,
-    count: c_uint,
-) -> c_int {
-    answer(
-        |errno| if errno == libc::EAGAIN { 0 } else { -1 },
-        || {
-            if lengths.is_null() || segments.is_null() {
-                return Err(CallError::null("an array"));
-            }
-            let count = count.min(i32::MAX as c_uint) as usize;
-            // SAFETY: the pointer is not NULL, so it has `count` lengths.
-            let lengths = unsafe { slice::from_raw_parts(lengths, count) };
-            // SAFETY: the pointer is not NULL, so it has room for `count` addresses, none of which is read.
-            let segments =
-                unsafe { slice::from_raw_parts_mut(segments.cast::<MaybeUninit<*mut u8>>(), count) };
-            // SAFETY: as the caller promises.
-            Ok(unsafe { handle(sze) }?.reserve(number(channel)?, lengths, segments)? as c_int)
-        },
-    )
-}
+    /// `szecard_reserve`.
+    number_or_0_of fn szecard_reserve(
+        sze, channel: c_uint, lengths: *const u32, segments: *mut *mut u8, count: c_uint
+    ) -> c_int {
+        if lengths.is_null() || segments.is_null() {
+            return Err(CallError::null("an array"));
+        }
+        let count = count.min(i32::MAX as c_uint) as usize;
+        // SAFETY: the pointer is not NULL, so it has `count` lengths.
+        let lengths = unsafe { slice::from_raw_parts(lengths, count) };
+        // SAFETY: the pointer is not NULL, so it has room for `count` addresses, none of which is read.
+        let segments = unsafe { slice::from_raw_parts_mut(segments.cast::<MaybeUninit<*mut u8>>(), count) };
+        Ok(sze.reserve(number(channel)?, lengths, segments)? as c_int)
+    }
 
-/// `szecard_commit`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_commit(sze: *mut SzeHandle, channel: c_uint) -> c_int {
-    // SAFETY: as the caller promises.
-    status_of(|| unsafe { handle(sze) }?.commit(number(channel)?))
-}
+    /// `szecard_commit`.
+    status_of fn szecard_commit(sze, channel: c_uint) -> c_int {
+        sze.commit(number(channel)?)
+    }
 
-/// `szecard_flush`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_flush(sze: *mut SzeHandle) -> c_int {
-    status_of(|| {
-        // SAFETY: as the caller promises.
-        unsafe { handle(sze) }?.flush();
+    /// `szecard_flush`.
+    status_of fn szecard_flush(sze) -> c_int {
+        sze.flush();
         Ok(())
-    })
-}
+    }
 
-/// `szecard_get_info`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `info` is NULL or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_get_info(sze: *mut SzeHandle, info: *mut SzecardInfo) -> c_int {
-    status_of(|| {
-        // SAFETY: as the caller promises.
-        let handle = unsafe { handle(sze) }?;
-        let card = handle.card()?.info();
+    /// `szecard_get_info`.
+    status_of fn szecard_get_info(sze, info: *mut SzecardInfo) -> c_int {
+        let card = sze.card()?.info();
         let mut name: [c_char; 64] = [0; 64];
         let characters = card.name.bytes().take_while(|&byte| byte != 0);
         for (target, character) in name[..63].iter_mut().zip(characters) {
@@ -138,75 +84,44 @@ pub unsafe extern "C" fn szecard_get_info(sze: *mut SzeHandle, info: *mut Szecar
         };
         // SAFETY: as the caller promises.
         unsafe { put(info, info_of, "the information") }
-    })
-}
+    }
 
-/// `szecard_get_status`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `status` is NULL or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_get_status(sze: *mut SzeHandle, status: *mut SzecardStatus) -> c_int {
-    status_of(|| {
-        // SAFETY: as the caller promises.
-        let handle = unsafe { handle(sze) }?;
-        let card = handle.card()?.status().map_err(of_card)?;
+    /// `szecard_get_status`.
+    status_of fn szecard_get_status(sze, status: *mut SzecardStatus) -> c_int {
+        let card = sze.card()?.status().map_err(of_card)?;
         // SAFETY: as the caller promises.
         unsafe { put(status, status_of_card(&card), "the status") }
-    })
-}
+    }
 
-/// `szecard_set_ibuf`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `ibuf` is NULL or may be read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut SzeHandle, ibuf: *const SzecardIbuf) -> c_int {
-    status_of(|| {
+    /// `szecard_set_ibuf`.
+    status_of fn szecard_set_ibuf(sze, ibuf: *const SzecardIbuf) -> c_int {
         // SAFETY: as the caller promises.
         let ibuf = unsafe { ibuf.as_ref() }.ok_or_else(|| CallError::null("the settings"))?;
         let settings = settings_of(ibuf)?;
+        sze.card()?.set(&CardRequest::SetIbuf { ibuf: settings }).map_err(of_card)
+    }
+
+    /// `szecard_set_obuf`.
+    status_of fn szecard_set_obuf(sze, enabled: c_int) -> c_int {
+        sze.card()?.set(&CardRequest::SetObuf { enabled: enabled != 0 }).map_err(of_card)
+    }
+
+    /// `szecard_clear_counters`.
+    status_of fn szecard_clear_counters(sze) -> c_int {
+        sze.card()?.set(&CardRequest::ClearCounters).map_err(of_card)
+    }
+
+    /// `szecard_get_handle_counters`.
+    status_of fn szecard_get_handle_counters(sze, counters: *mut HandleCounters) -> c_int {
         // SAFETY: as the caller promises.
-        unsafe { handle(sze) }?.card()?.set(&CardRequest::SetIbuf { ibuf: settings }).map_err(of_card)
-    })
+        unsafe { put(counters, sze.counters, "the counters") }
+    }
 }
 
-/// `szecard_set_obuf`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_set_obuf(sze: *mut SzeHandle, enabled: c_int) -> c_int {
-    let request = CardRequest::SetObuf { enabled: enabled != 0 };
-    // SAFETY: as the caller promises.
-    status_of(|| unsafe { handle(sze) }?.card()?.set(&request).map_err(of_card))
-}
-
-/// `szecard_clear_counters`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_clear_counters(sze: *mut SzeHandle) -> c_int {
-    // SAFETY: as the caller promises.
-    status_of(|| unsafe { handle(sze) }?.card()?.set(&CardRequest::ClearCounters).map_err(of_card))
-}
-
-/// `szecard_get_handle_counters`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `counters` is NULL or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_get_handle_counters(
-    sze: *mut SzeHandle,
-    counters: *mut HandleCounters,
-) -> c_int {
-    status_of(|| {
-        // SAFETY: as the caller promises.
-        let counted = unsafe { handle(sze) }?.counters;
-        // SAFETY: as the caller promises.
-        unsafe { put(counters, counted, "the counters") }
-    })
+/// Calls a function that returns a number, 0 also if there is no room yet (`errno` is `EAGAIN`), or -1.
+#[inline]
+fn number_or_0_of(call: impl FnOnce() -> Result<c_int, CallError>) -> c_int {
+    answer(|errno| if errno == libc::EAGAIN { 0 } else { -1 }, call)
 }
 
 fn number(channel: c_uint) -> Result<u16, CallError> {

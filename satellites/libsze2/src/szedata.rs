@@ -7,13 +7,14 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 
+use ringroad_ring::shared::SharedBytes;
 use ringroad_sze2::segment::{HEADER_BYTES, SegmentHeader};
 
 use crate::abi::{LockedArea, Sze2Dir};
 use crate::environment;
-use crate::failure::{CallError, answer, errno_of, of_card, status_of};
+use crate::failure::{CallError, answer, errno_of, number_of, of_card, status_of};
 use crate::handle::{SegmentFilter, SzeHandle, timeout_of};
-use crate::reading::{Metadata, SegmentText};
+use crate::reading::SegmentText;
 
 /// Flag of get_mempolicy(2) that requests the node instead of the policy. The libc crate does not have it.
 const MPOL_F_NODE: usize = 1;
@@ -55,10 +56,55 @@ unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'ca
     }
 }
 
+/// The metadata and the frame, each of which may be NULL only if its length is 0.
+///
+/// # Safety
+/// The data have the stated lengths.
+unsafe fn parts<'call>(
+    hw_data: *const u8,
+    hw_data_len: c_uint,
+    sw_data: *const u8,
+    sw_data_len: c_uint,
+) -> Result<(&'call [u8], &'call [u8]), CallError> {
+    // SAFETY: as the caller promises.
+    let metadata = unsafe { bytes(hw_data, hw_data_len, "hw_data") }?;
+    // SAFETY: as the caller promises.
+    let frame = unsafe { bytes(sw_data, sw_data_len, "sw_data") }?;
+    Ok((metadata, frame))
+}
+
 /// Result 0, 1 if there is no room yet (`errno` is `EAGAIN`), or -1.
 fn sent(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|errno| if errno == libc::EAGAIN { 1 } else { -1 }, || call().map(|()| 0))
 }
+
+/// Result of `call`, or NULL.
+fn address_of<T>(call: impl FnOnce() -> Result<*const T, CallError>) -> *const T {
+    answer(|_| ptr::null(), call)
+}
+
+/// Exports functions for C whose first argument is a handle. The word before `fn` names the function that turns the
+/// result of the body into the one for C.
+macro_rules! exports {
+    ($(
+        $(#[$documentation:meta])*
+        $answer:ident fn $name:ident($handle:ident $(, $argument:ident: $type:ty)*) -> $result:ty $body:block
+    )*) => {$(
+        $(#[$documentation])*
+        ///
+        /// # Safety
+        /// The handle is NULL or was opened and not closed. The other pointers are as the header requires.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($handle: *mut SzeHandle $(, $argument: $type)*) -> $result {
+            $answer(|| {
+                // SAFETY: as the caller promises.
+                let $handle = unsafe { handle($handle) }?;
+                $body
+            })
+        }
+    )*};
+}
+pub(crate) use exports;
 
 /// `szedata_open`.
 ///
@@ -146,109 +192,120 @@ pub unsafe extern "C" fn szedata_subscribe(
     unsafe { szedata_subscribe3(sze, rx, tx) }
 }
 
-/// `szedata_start`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_start(sze: *mut SzeHandle) -> c_int {
-    // SAFETY: as the caller promises.
-    errno_of(|| unsafe { handle(sze) }?.card()?.start().map_err(of_card))
-}
+exports! {
+    /// `szedata_start`.
+    errno_of fn szedata_start(sze) -> c_int {
+        sze.card()?.start().map_err(of_card)
+    }
 
-/// `szedata_ifaces_available`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_ifaces_available(sze: *mut SzeHandle, direction: c_int) -> c_int {
-    answer(
-        |_| -1,
-        || {
-            // SAFETY: as the caller promises.
-            let handle = unsafe { handle(sze) }?;
-            Ok(handle.channels(Sze2Dir::from_number(direction)?)?.into())
-        },
-    )
-}
+    /// `szedata_ifaces_available`.
+    number_of fn szedata_ifaces_available(sze, direction: c_int) -> c_int {
+        Ok(sze.channels(Sze2Dir::from_number(direction)?)?.into())
+    }
 
-/// `szedata_poll`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `events` is NULL or may be read and written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_poll(sze: *mut SzeHandle, events: *mut c_short, timeout: c_int) -> c_int {
-    answer(
-        |_| -1,
-        || {
-            // SAFETY: as the caller promises.
-            let handle = unsafe { handle(sze) }?;
-            // SAFETY: as the caller promises.
-            let events = unsafe { events.as_mut() }.ok_or_else(|| CallError::null("events"))?;
-            let wanted = |event| *events & event != 0;
-            if *events & !(libc::POLLIN | libc::POLLOUT) != 0 {
-                return Err(CallError::invalid(format!(
-                    "events {events:#x}: choose of SZEDATA_POLLRX and _POLLTX"
-                )));
-            }
-            handle.flush();
-            let (data, room) =
-                handle.wait(wanted(libc::POLLIN), wanted(libc::POLLOUT), timeout_of(timeout))?;
-            let mask = |is_ready, event| if is_ready { event } else { 0 };
-            *events = mask(data, libc::POLLIN) | mask(room, libc::POLLOUT);
-            Ok((data || room).into())
-        },
-    )
-}
+    /// `szedata_poll`.
+    number_of fn szedata_poll(sze, events: *mut c_short, timeout: c_int) -> c_int {
+        // SAFETY: as the caller promises.
+        let events = unsafe { events.as_mut() }.ok_or_else(|| CallError::null("events"))?;
+        let wanted = |event| *events & event != 0;
+        if *events & !(libc::POLLIN | libc::POLLOUT) != 0 {
+            return Err(CallError::invalid(format!("events {events:#x}: choose of SZEDATA_POLLRX and _POLLTX")));
+        }
+        sze.flush();
+        let (data, room) = sze.wait(wanted(libc::POLLIN), wanted(libc::POLLOUT), timeout_of(timeout))?;
+        let mask = |is_ready, event| if is_ready { event } else { 0 };
+        *events = mask(data, libc::POLLIN) | mask(room, libc::POLLOUT);
+        Ok((data || room).into())
+    }
 
-/// `szedata_rx_lock_data`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_rx_lock_data(sze: *mut SzeHandle, areas: u32) -> *const LockedArea {
-    // SAFETY: as the caller promises.
-    answer(|_| ptr::null(), || unsafe { handle(sze) }?.lock_received(areas))
-}
+    /// `szedata_rx_lock_data`.
+    address_of fn szedata_rx_lock_data(sze, areas: u32) -> *const LockedArea {
+        sze.lock_received(areas)
+    }
 
-/// `szedata_rx_unlock_data`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_rx_unlock_data(sze: *mut SzeHandle, lock: *const LockedArea) -> c_int {
-    // SAFETY: as the caller promises; `lock` is only compared.
-    errno_of(|| unsafe { handle(sze) }?.unlock_received(lock))
-}
+    /// `szedata_rx_unlock_data`. `lock` is only compared.
+    errno_of fn szedata_rx_unlock_data(sze, lock: *const LockedArea) -> c_int {
+        sze.unlock_received(lock)
+    }
 
-/// `szedata_tx_lock_data`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_tx_lock_data(sze: *mut SzeHandle, size: u32, area: u8) -> *const LockedArea {
-    // SAFETY: as the caller promises.
-    answer(|_| ptr::null(), || unsafe { handle(sze) }?.lock_transmit(size, area.into()))
-}
+    /// `szedata_tx_lock_data`.
+    address_of fn szedata_tx_lock_data(sze, size: u32, area: u8) -> *const LockedArea {
+        sze.lock_transmit(size, area.into())
+    }
 
-/// `szedata_tx_unlock_data`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_tx_unlock_data(
-    sze: *mut SzeHandle,
-    lock: *const LockedArea,
-    size: u32,
-) -> c_int {
-    // SAFETY: as the caller promises; `lock` is only compared.
-    errno_of(|| unsafe { handle(sze) }?.unlock_transmit(lock, size))
+    /// `szedata_tx_unlock_data`. `lock` is only compared.
+    errno_of fn szedata_tx_unlock_data(sze, lock: *const LockedArea, size: u32) -> c_int {
+        sze.unlock_transmit(lock, size)
+    }
+
+    /// `szedata_set_filter`.
+    status_of fn szedata_set_filter(sze, filter: Option<SegmentFilter>) -> c_int {
+        sze.filter = Some(filter.ok_or_else(|| CallError::null("the filter"))?);
+        Ok(())
+    }
+
+    /// `szedata_prepare_and_try_write_next`.
+    sent fn szedata_prepare_and_try_write_next(
+        sze, hw_data: *const u8, hw_data_len: c_uint, sw_data: *const u8, sw_data_len: c_uint, iface: u16
+    ) -> c_int {
+        // SAFETY: as the caller promises.
+        let (metadata, frame) = unsafe { parts(hw_data, hw_data_len, sw_data, sw_data_len) }?;
+        sze.write_frame(metadata, frame, iface)
+    }
+
+    /// `szedata_burst_write_next`.
+    sent fn szedata_burst_write_next(
+        sze, hw_data: *const u8, hw_data_len: c_uint, sw_data: *const u8, sw_data_len: c_uint, iface: u16
+    ) -> c_int {
+        // SAFETY: as the caller promises.
+        let (metadata, frame) = unsafe { parts(hw_data, hw_data_len, sw_data, sw_data_len) }?;
+        sze.collect_frame(metadata, frame, iface)
+    }
+
+    /// `szedata_get_area_size`.
+    errno_of fn szedata_get_area_size(sze, space: u8, area: u8, size: *mut u32) -> c_int {
+        let direction = Sze2Dir::from_number(space.into())?;
+        if u16::from(area) >= sze.channels(direction)? {
+            return Err(CallError::invalid(format!("there is no channel {area}")));
+        }
+        let info = sze.card()?.info();
+        let bytes = match direction {
+            Sze2Dir::Receive => info.receive_buffer_bytes,
+            Sze2Dir::Transmit => info.transmit_buffer_bytes,
+            Sze2Dir::Both => return Err(CallError::invalid("a channel is of one direction")),
+        };
+        let bytes = u32::try_from(bytes).map_err(|_| {
+            CallError::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes does not fit in 32 bits"))
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { put(size, bytes, "the size") }
+    }
+
+    /// `szedata_get_area_numa_node`.
+    number_of fn szedata_get_area_numa_node(sze, direction: c_int, area: u32) -> c_int {
+        let channel =
+            u16::try_from(area).map_err(|_| CallError::invalid(format!("there is no channel {area}")))?;
+        let memory = sze.memory(Sze2Dir::from_number(direction)?, channel)?;
+        let address: *mut c_void = memory.data(0, 8).as_ptr().cast();
+        let mut node: c_int = -1;
+        let none = ptr::null_mut::<c_void>();
+        let flags = MPOL_F_NODE | MPOL_F_ADDR;
+        // SAFETY: the call writes one int, to `node`, and only reads the address.
+        let result = unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut node, none, 0_usize, address, flags) };
+        match result {
+            0 => Ok(node),
+            _ => Err(CallError::of_system("which NUMA node the buffer is on")),
+        }
+    }
 }
 
 /// Calls the handle's filter, if it has one.
-fn skips(filter: Option<SegmentFilter>) -> impl Fn(Metadata) -> bool {
-    // SAFETY: the program's function is made for metadata, which stay in the buffer during the call.
-    move |metadata| filter.is_some_and(|filter| unsafe { filter(metadata.length, metadata.start) } != 0)
+fn skips(filter: Option<SegmentFilter>) -> impl Fn(SharedBytes<'_>) -> bool {
+    move |metadata| {
+        let (length, start) = (metadata.len() as u16, metadata.as_ptr());
+        // SAFETY: the program's function is made for metadata, which stay in the buffer during the call.
+        filter.is_some_and(|filter| unsafe { filter(length, start) } != 0)
+    }
 }
 
 /// Returns the segment to C, or NULL and the length 0.
@@ -292,20 +349,6 @@ pub unsafe extern "C" fn szedata_read_next(sze: *mut SzeHandle, len: *mut c_uint
 pub unsafe extern "C" fn szedata_read_next_noblock(sze: *mut SzeHandle, len: *mut c_uint) -> *mut u8 {
     // SAFETY: as the caller promises.
     unsafe { segment(sze, len, |handle| handle.read_next_noblock(skips(handle.filter))) }
-}
-
-/// `szedata_set_filter`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_set_filter(sze: *mut SzeHandle, filter: Option<SegmentFilter>) -> c_int {
-    status_of(|| {
-        // SAFETY: as the caller promises.
-        let handle = unsafe { handle(sze) }?;
-        handle.filter = Some(filter.ok_or_else(|| CallError::null("the filter"))?);
-        Ok(())
-    })
 }
 
 /// `szedata_decode_packet`.
@@ -364,9 +407,7 @@ pub unsafe extern "C" fn szedata_prepare_packet(
             // SAFETY: as the caller promises.
             unsafe { put(len, 0, "the length") }?;
             // SAFETY: as the caller promises.
-            let metadata = unsafe { bytes(hw_data, hw_data_len, "hw_data") }?;
-            // SAFETY: as the caller promises.
-            let frame = unsafe { bytes(sw_data, sw_data_len, "sw_data") }?;
+            let (metadata, frame) = unsafe { parts(hw_data, hw_data_len, sw_data, sw_data_len) }?;
             // SAFETY: as the caller promises.
             let segment = unsafe { handle(sze) }?.prepare(metadata, frame)?;
             // SAFETY: as the caller promises.
@@ -387,8 +428,14 @@ pub unsafe extern "C" fn szedata_try_write_next(
     len: c_uint,
     iface: u16,
 ) -> c_int {
-    let sent = sent(|| {
-        if !len.is_multiple_of(8) {
+    let is_whole = len.is_multiple_of(8);
+    let otherwise = |errno| match errno {
+        libc::EAGAIN => 1,
+        _ if is_whole => -1,
+        _ => -2,
+    };
+    answer(otherwise, || {
+        if !is_whole {
             return Err(CallError::invalid(format!(
                 "{len} bytes of segments: whole ones are a multiple of 8"
             )));
@@ -396,135 +443,7 @@ pub unsafe extern "C" fn szedata_try_write_next(
         // SAFETY: as the caller promises.
         let data = unsafe { bytes(data, len, "the data") }?;
         // SAFETY: as the caller promises.
-        unsafe { handle(sze) }?.write_segments(data, iface)
-    });
-    if sent == -1 && !len.is_multiple_of(8) { -2 } else { sent }
-}
-
-/// Calls `write` of a handle with a frame and its metadata.
-///
-/// # Safety
-/// `sze` is NULL or a handle, the data have the stated length.
-unsafe fn write(
-    sze: *mut SzeHandle,
-    (hw_data, hw_data_len): (*const u8, c_uint),
-    (sw_data, sw_data_len): (*const u8, c_uint),
-    write: impl FnOnce(&mut SzeHandle, &[u8], &[u8]) -> Result<(), CallError>,
-) -> c_int {
-    sent(|| {
-        // SAFETY: as the caller promises.
-        let metadata = unsafe { bytes(hw_data, hw_data_len, "hw_data") }?;
-        // SAFETY: as the caller promises.
-        let frame = unsafe { bytes(sw_data, sw_data_len, "sw_data") }?;
-        // SAFETY: as the caller promises.
-        write(unsafe { handle(sze) }?, metadata, frame)
+        unsafe { handle(sze) }?.write_segments(data, iface)?;
+        Ok(0)
     })
-}
-
-/// `szedata_prepare_and_try_write_next`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, the data have the stated length.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_prepare_and_try_write_next(
-    sze: *mut SzeHandle,
-    hw_data: *const u8,
-    hw_data_len: c_uint,
-    sw_data: *const u8,
-    sw_data_len: c_uint,
-    iface: u16,
-) -> c_int {
-    let now =
-        |handle: &mut SzeHandle, metadata: &[u8], frame: &[u8]| handle.write_frame(metadata, frame, iface);
-    // SAFETY: as the caller promises.
-    unsafe { write(sze, (hw_data, hw_data_len), (sw_data, sw_data_len), now) }
-}
-
-/// `szedata_burst_write_next`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, the data have the stated length.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_burst_write_next(
-    sze: *mut SzeHandle,
-    hw_data: *const u8,
-    hw_data_len: c_uint,
-    sw_data: *const u8,
-    sw_data_len: c_uint,
-    iface: u16,
-) -> c_int {
-    let later =
-        |handle: &mut SzeHandle, metadata: &[u8], frame: &[u8]| handle.collect_frame(metadata, frame, iface);
-    // SAFETY: as the caller promises.
-    unsafe { write(sze, (hw_data, hw_data_len), (sw_data, sw_data_len), later) }
-}
-
-/// `szedata_get_area_size`.
-///
-/// # Safety
-/// `sze` is NULL or a handle, `size` is NULL or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_get_area_size(
-    sze: *mut SzeHandle,
-    space: u8,
-    area: u8,
-    size: *mut u32,
-) -> c_int {
-    errno_of(|| {
-        // SAFETY: as the caller promises.
-        let handle = unsafe { handle(sze) }?;
-        let direction = Sze2Dir::from_number(space.into())?;
-        if u16::from(area) >= handle.channels(direction)? {
-            return Err(CallError::invalid(format!("there is no channel {area}")));
-        }
-        let info = handle.card()?.info();
-        let bytes = match direction {
-            Sze2Dir::Receive => info.receive_buffer_bytes,
-            Sze2Dir::Transmit => info.transmit_buffer_bytes,
-            Sze2Dir::Both => return Err(CallError::invalid("a channel is of one direction")),
-        };
-        let bytes = u32::try_from(bytes).map_err(|_| {
-            CallError::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes does not fit in 32 bits"))
-        })?;
-        // SAFETY: as the caller promises.
-        unsafe { put(size, bytes, "the size") }
-    })
-}
-
-/// `szedata_get_area_numa_node`.
-///
-/// # Safety
-/// `sze` is NULL or a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_get_area_numa_node(
-    sze: *mut SzeHandle,
-    direction: c_int,
-    area: u32,
-) -> c_int {
-    answer(
-        |_| -1,
-        || {
-            // SAFETY: as the caller promises.
-            let handle = unsafe { handle(sze) }?;
-            let channel =
-                u16::try_from(area).map_err(|_| CallError::invalid(format!("there is no channel {area}")))?;
-            let memory = handle.memory(Sze2Dir::from_number(direction)?, channel)?;
-            let address: *mut c_void = memory.data(0, 8).as_ptr().cast();
-            let mut node: c_int = -1;
-            let none = ptr::null_mut::<c_void>();
-            let flags = MPOL_F_NODE | MPOL_F_ADDR;
-            // SAFETY: the call writes one int, to `node`, and only reads the address.
-            let result = unsafe {
-                libc::syscall(libc::SYS_get_mempolicy, &raw mut node, none, 0_usize, address, flags)
-            };
-            match result {
-                0 => Ok(node),
-                _ => {
-                    let error = std::io::Error::last_os_error();
-                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    Err(CallError::new(errno, format!("which NUMA node the buffer is on: {error}")))
-                }
-            }
-        },
-    )
 }

@@ -35,7 +35,7 @@ impl SzeHandle {
             segments += 1;
         }
         self.flush_channel(channel);
-        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        let writer = self.writer(channel)?;
         let most = writer.memory().buffer_bytes() as usize - ALIGNMENT;
         if data.len() > most {
             let message =
@@ -89,7 +89,7 @@ impl SzeHandle {
         let Some(header) = SegmentHeader::new(metadata.len(), frame.len()) else {
             return Err(too_long(metadata.len(), frame.len()));
         };
-        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        let writer = self.writer(channel)?;
         match writer.reserve(metadata, frame.len()) {
             Ok(Some(mut target)) => target.write(frame),
             Ok(None) => return Err(self.no_room(channel)),
@@ -129,7 +129,7 @@ impl SzeHandle {
         self.check_lock(channel)?;
         // Collected segments precede the reserved ones, and are whole.
         self.flush_channel(channel);
-        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        let writer = self.writer(channel)?;
         match (writer.reserve_burst(lengths, segments, |frame| frame.as_ptr()), lengths.first()) {
             (Ok(0), Some(&length)) if SegmentHeader::new(0, length as usize).is_none() => {
                 Err(too_long(0, length as usize))
@@ -151,9 +151,7 @@ impl SzeHandle {
     /// The channel is not subscribed.
     #[inline]
     pub fn commit(&mut self, channel: u16) -> Result<(), CallError> {
-        if self.writer(channel).is_none() {
-            return Err(self.no_writer(channel));
-        }
+        self.writer(channel)?;
         if let Some(count) = self.reserved.get_mut(usize::from(channel)) {
             self.counters.transmitted += u64::from(std::mem::take(count));
         }

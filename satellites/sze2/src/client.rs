@@ -55,9 +55,6 @@ pub enum CardError {
     /// The program wrote other bytes than segments to a transmit channel, so the card takes no more from it.
     #[error("the card has stopped transmit channel {0}: the program wrote something else than segments")]
     Stopped(u16),
-    /// The channel is not subscribed.
-    #[error("channel {0} is not subscribed")]
-    NotSubscribed(u16),
     /// Waiting failed.
     #[error("waiting for the card: {0}")]
     Wait(std::io::Error),
@@ -235,16 +232,10 @@ impl CardClient {
         (self.receive.get(number).and_then(Option::as_ref), transmit.map(|transmit| &transmit.writer))
     }
 
-    /// State of a receive channel; `None` if the channel is not subscribed.
-    #[must_use]
-    pub fn receive_state(&self, channel: u16) -> Option<ChannelState> {
-        Some(self.receive.get(usize::from(channel))?.as_ref()?.memory().state())
-    }
-
     /// State of a transmit channel; `None` if the channel is not subscribed.
     #[must_use]
     pub fn transmit_state(&self, channel: u16) -> Option<ChannelState> {
-        Some(self.transmit.get(usize::from(channel))?.as_ref()?.writer.memory().state())
+        self.ends(channel).1.map(|writer| writer.memory().state())
     }
 
     /// Channels of `wanted` that are ready, as masks of receive and transmit channels.
@@ -274,11 +265,13 @@ impl CardClient {
 
     fn announce(&mut self, wanted: &Wanted) {
         let Self { receive, transmit, sleeper, .. } = self;
-        let readers = receive.iter().zip(0..32).filter(|(_, channel)| wanted.receive >> channel & 1 == 1);
-        let writers = transmit.iter().zip(0..32).filter(|(_, channel)| wanted.transmit >> channel & 1 == 1);
+        let readers =
+            channels_of(wanted.receive).filter_map(|channel| receive.get(usize::from(channel))?.as_ref());
+        let writers =
+            channels_of(wanted.transmit).filter_map(|channel| transmit.get(usize::from(channel))?.as_ref());
         let flags = readers
-            .filter_map(|(reader, _)| Some(reader.as_ref()?.sleep_flag()))
-            .chain(writers.filter_map(|(transmit, _)| Some(transmit.as_ref()?.writer.sleep_flag())));
+            .map(SegmentReader::sleep_flag)
+            .chain(writers.map(|transmit| transmit.writer.sleep_flag()));
         sleeper.announce(flags);
     }
 

@@ -16,27 +16,19 @@ pub(crate) const CONTROL_PAGE_BYTES: u64 = 4096;
 
 /// State of a channel: whether the card moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum ChannelState {
     /// The channel is not started yet, or stopped again.
-    Stopped,
+    Stopped = 0,
     /// The card moves data.
-    Running,
+    Running = 1,
     /// The program broke a rule: the card's status names it.
-    Faulty,
+    Faulty = 2,
     /// The card is gone.
-    Gone,
+    Gone = 3,
 }
 
 impl ChannelState {
-    pub(crate) fn to_number(self) -> u32 {
-        match self {
-            Self::Stopped => 0,
-            Self::Running => 1,
-            Self::Faulty => 2,
-            Self::Gone => 3,
-        }
-    }
-
     pub(crate) fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Stopped,

@@ -246,7 +246,7 @@ impl ChannelMemory {
 
     /// Sets the state of the channel. Only the card calls this.
     pub fn set_state(&self, state: ChannelState) {
-        self.control().hardware.state.store(state.to_number(), Ordering::Release);
+        self.control().hardware.state.store(state as u32, Ordering::Release);
     }
 
     /// Number of bytes of data in the buffer, by the pointers of both sides, unchecked. For reports.

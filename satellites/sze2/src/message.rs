@@ -205,13 +205,29 @@ pub enum MessageError {
     System(#[from] io::Error),
 }
 
-fn wait(socket: BorrowedFd<'_>, events: PollFlags, patience: Duration) -> Result<(), MessageError> {
+/// Repeats `step` until it need not wait for `events` of the socket, each time for at most `patience`.
+fn patiently<T>(
+    socket: BorrowedFd<'_>,
+    events: PollFlags,
+    patience: Duration,
+    mut step: impl FnMut() -> io::Result<T>,
+) -> Result<T, MessageError> {
     let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
-    let mut waits = [PollFd::from_borrowed_fd(socket, events)];
-    match rustix::io::retry_on_intr(|| poll(&mut waits, Some(&timeout))) {
-        Ok(0) => Err(MessageError::Silent(patience)),
-        Ok(_) => Ok(()),
-        Err(error) => Err(MessageError::System(error.into())),
+    loop {
+        match step() {
+            Ok(done) => return Ok(done),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => {}
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => return Err(MessageError::Gone),
+                _ => return Err(error.into()),
+            },
+        }
+        let mut waits = [PollFd::from_borrowed_fd(socket, events)];
+        let ready =
+            rustix::io::retry_on_intr(|| poll(&mut waits, Some(&timeout))).map_err(io::Error::from)?;
+        if ready == 0 {
+            return Err(MessageError::Silent(patience));
+        }
     }
 }
 
@@ -229,16 +245,9 @@ pub fn send(
     if bytes.len() > MAX_MESSAGE_BYTES {
         return Err(MessageError::TooLong(bytes.len()));
     }
-    loop {
-        match fd_passing::send(&socket, &bytes, descriptors) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait(socket.as_fd(), PollFlags::OUT, patience)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(MessageError::Gone),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let socket = socket.as_fd();
+    patiently(socket, PollFlags::OUT, patience, || fd_passing::send(socket, &bytes, descriptors))?;
+    Ok(())
 }
 
 /// Waits for a message for at most `patience`, and returns it with its descriptors.
@@ -251,16 +260,10 @@ pub fn receive<T: DeserializeOwned>(
 ) -> Result<(T, Vec<OwnedFd>), MessageError> {
     let mut buffer = vec![0; MAX_MESSAGE_BYTES + 1];
     let mut descriptors = Vec::new();
-    let received = loop {
-        match fd_passing::receive(&socket, &mut buffer, &mut descriptors) {
-            Ok(received) => break received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait(socket.as_fd(), PollFlags::IN, patience)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(MessageError::Gone),
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let socket = socket.as_fd();
+    let received = patiently(socket, PollFlags::IN, patience, || {
+        fd_passing::receive(socket, &mut buffer, &mut descriptors)
+    })?;
     match received.bytes {
         0 => Err(MessageError::Gone),
         bytes if bytes > MAX_MESSAGE_BYTES => Err(MessageError::TooLong(bytes)),

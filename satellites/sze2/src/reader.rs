@@ -191,13 +191,6 @@ impl SegmentReader {
         self.at = self.released;
     }
 
-    /// Whether all bytes that were read are given back.
-    #[inline]
-    #[must_use]
-    pub fn is_returned(&self) -> bool {
-        self.released == self.at
-    }
-
     /// Shows the other side the returned bytes. Returns `true` if that side sleeps and needs a wake-up, once per sleep.
     #[inline]
     #[must_use]

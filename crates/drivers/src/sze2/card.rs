@@ -84,10 +84,11 @@ impl Card {
     }
 
     pub(super) fn clear_counters(&self) {
-        self.ibuf.take();
-        self.obuf.take();
-        self.receive.iter().for_each(|channel| channel.clear_counters());
-        self.transmit.iter().for_each(|channel| channel.clear_counters());
+        self.ibuf.clear();
+        self.obuf.clear();
+        let receive = self.receive.iter().map(|channel| &channel.record);
+        let transmit = self.transmit.iter().map(|channel| &channel.record);
+        receive.chain(transmit).for_each(|record| record.counters.clear());
     }
 
     pub(super) fn status(&self) -> CardStatus {
@@ -101,8 +102,8 @@ impl Card {
             distribution: settings.distribution,
             filter: settings.filter.to_string(),
             timestamps: settings.timestamps,
-            receive: self.receive.iter().map(ReceiveChannel::status).collect(),
-            transmit: self.transmit.iter().map(TransmitChannel::status).collect(),
+            receive: self.receive.iter().map(|channel| channel.record.status(true)).collect(),
+            transmit: self.transmit.iter().map(|channel| channel.record.status(false)).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ringroad_sze2::ChannelState;
-use ringroad_sze2::card::counters::{ChannelCounters, SharedChannelCounters};
+use ringroad_sze2::card::counters::SharedChannelCounters;
 use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{ChannelStatus, Subscriber};
@@ -15,9 +15,16 @@ use ringroad_sze2::writer::SegmentWriter;
 
 use super::card::lock;
 
+/// The subscription of a channel, and its counters.
+#[derive(Debug, Default)]
+pub(super) struct ChannelRecord {
+    subscription: Mutex<Subscription>,
+    pub(super) counters: SharedChannelCounters,
+}
+
 /// The state of a channel's subscribers.
 #[derive(Debug, Default)]
-struct Record {
+struct Subscription {
     /// The session that has the channel now, and its memory.
     present: Option<(Subscriber, Arc<ChannelMemory>, Arc<Progress>)>,
     fault: Option<String>,
@@ -43,30 +50,52 @@ impl Progress {
     }
 }
 
-impl Record {
-    fn status(&self, counters: ChannelCounters, is_receive: bool) -> ChannelStatus {
-        let present = self.present.as_ref();
+impl ChannelRecord {
+    pub(super) fn is_free(&self) -> bool {
+        lock(&self.subscription).present.is_none()
+    }
+
+    pub(super) fn status(&self, is_receive: bool) -> ChannelStatus {
+        let subscription = lock(&self.subscription);
+        let present = subscription.present.as_ref();
         ChannelStatus {
             subscriber: present.map(|(subscriber, ..)| subscriber.clone()),
             running: present.is_some_and(|(.., progress)| progress.is_started()),
-            counters,
+            counters: self.counters.read(),
             used_bytes: present.map_or(0, |(_, memory, _)| memory.used_bytes(is_receive)),
-            fault: self.fault.clone(),
-            faults: self.faults,
+            fault: subscription.fault.clone(),
+            faults: subscription.faults,
         }
     }
 
-    fn fail(&mut self, fault: ChannelFault) {
-        self.fault = Some(fault.to_string());
-        self.faults += 1;
+    fn subscribe(&self, subscriber: Subscriber, memory: &Arc<ChannelMemory>) -> Arc<Progress> {
+        let progress: Arc<Progress> = Arc::default();
+        let mut subscription = lock(&self.subscription);
+        subscription.present = Some((subscriber, Arc::clone(memory), Arc::clone(&progress)));
+        subscription.fault = None;
+        progress
     }
 
     fn start(&self) {
-        if let Some((_, memory, progress)) = &self.present
+        if let Some((_, memory, progress)) = &lock(&self.subscription).present
             && !progress.is_started.swap(true, Ordering::AcqRel)
         {
             memory.set_state(ChannelState::Running);
         }
+    }
+
+    fn end(&self) {
+        if let Some((.., progress)) = lock(&self.subscription).present.take() {
+            progress.is_ended.store(true, Ordering::Release);
+        }
+    }
+
+    /// Records that the program broke a rule.
+    fn fail(&self, memory: &ChannelMemory, fault: ChannelFault) {
+        memory.set_state(ChannelState::Faulty);
+        let mut subscription = lock(&self.subscription);
+        subscription.fault = Some(fault.to_string());
+        subscription.faults += 1;
     }
 }
 
@@ -76,8 +105,7 @@ pub(super) struct ReceiveChannel {
     /// End with the memory for frames; `None` until a program has started the channel. It is locked once per batch.
     end: Mutex<Option<ReceiveEnd>>,
     waiting: Mutex<Option<ReceiveEnd>>,
-    record: Mutex<Record>,
-    pub(super) counters: SharedChannelCounters,
+    pub(super) record: ChannelRecord,
 }
 
 /// The card's end of a receive channel.
@@ -97,21 +125,14 @@ impl ReceiveChannel {
         lock(&self.end)
     }
 
-    pub(super) fn is_free(&self) -> bool {
-        lock(&self.record).present.is_none()
-    }
-
     /// Records that a program has subscribed to the channel and will start it.
     pub(super) fn subscribe(&self, subscriber: Subscriber, writer: SegmentWriter, event: Arc<OwnedFd>) {
-        let memory = Arc::clone(writer.memory());
-        let mut record = lock(&self.record);
-        record.present = Some((subscriber, memory, Arc::default()));
-        record.fault = None;
+        self.record.subscribe(subscriber, writer.memory());
         *lock(&self.waiting) = Some(ReceiveEnd { writer, event, is_faulty: false });
     }
 
     pub(super) fn start(&self) {
-        lock(&self.record).start();
+        self.record.start();
         if let Some(end) = lock(&self.waiting).take() {
             *self.lock() = Some(end);
         }
@@ -120,23 +141,14 @@ impl ReceiveChannel {
     pub(super) fn end(&self) {
         *lock(&self.waiting) = None;
         *self.lock() = None;
-        lock(&self.record).present = None;
+        self.record.end();
     }
 
     /// Records that the program broke a rule.
     #[cold]
     pub(super) fn fail(&self, end: &mut ReceiveEnd, fault: ChannelFault) {
         end.is_faulty = true;
-        end.writer.memory().set_state(ChannelState::Faulty);
-        lock(&self.record).fail(fault);
-    }
-
-    pub(super) fn clear_counters(&self) {
-        self.counters.take();
-    }
-
-    pub(super) fn status(&self) -> ChannelStatus {
-        lock(&self.record).status(self.counters.read(), true)
+        self.record.fail(end.writer.memory(), fault);
     }
 }
 
@@ -147,8 +159,7 @@ pub(super) struct TransmitChannel {
     offered: Mutex<VecDeque<TransmitEnd>>,
     /// Number of changes that the queue must process.
     version: AtomicU64,
-    record: Mutex<Record>,
-    pub(super) counters: SharedChannelCounters,
+    pub(super) record: ChannelRecord,
 }
 
 /// The card's end of a transmit channel.
@@ -161,29 +172,20 @@ pub(super) struct TransmitEnd {
 }
 
 impl TransmitChannel {
-    pub(super) fn is_free(&self) -> bool {
-        lock(&self.record).present.is_none()
-    }
-
     /// Records that a program has subscribed to the channel and will start it.
     pub(super) fn subscribe(&self, subscriber: Subscriber, reader: SegmentReader, event: Arc<OwnedFd>) {
-        let progress: Arc<Progress> = Arc::default();
-        let mut record = lock(&self.record);
-        record.present = Some((subscriber, Arc::clone(reader.memory()), Arc::clone(&progress)));
-        record.fault = None;
+        let progress = self.record.subscribe(subscriber, reader.memory());
         lock(&self.offered).push_back(TransmitEnd { reader, event, progress });
     }
 
     pub(super) fn start(&self) {
-        lock(&self.record).start();
+        self.record.start();
         self.version.fetch_add(1, Ordering::Release);
     }
 
     /// Records that the program has gone. The queue takes the frames that it had published, and releases the channel.
     pub(super) fn end(&self) {
-        if let Some((.., progress)) = lock(&self.record).present.take() {
-            progress.is_ended.store(true, Ordering::Release);
-        }
+        self.record.end();
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -201,16 +203,7 @@ impl TransmitChannel {
     /// Records that the program broke a rule.
     #[cold]
     pub(super) fn fail(&self, end: &TransmitEnd, fault: ChannelFault) {
-        end.reader.memory().set_state(ChannelState::Faulty);
+        self.record.fail(end.reader.memory(), fault);
         ringroad_ring::eventfd::ring(&*end.event);
-        lock(&self.record).fail(fault);
-    }
-
-    pub(super) fn clear_counters(&self) {
-        self.counters.take();
-    }
-
-    pub(super) fn status(&self) -> ChannelStatus {
-        lock(&self.record).status(self.counters.read(), false)
     }
 }

@@ -102,7 +102,7 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         device_queues.push(Box::new(CardQueue::new(Arc::clone(&card), number, queues, Arc::clone(&wake))));
         wakes.push(wake);
     }
-    let serve = move |stop| CardServer::new(listener, card, wakes, stop).serve();
+    let serve = move |stop| CardServer { listener, card, wakes, stop }.serve();
     let thread: PeerThread<()> = PeerThread::start("sze2", Vec::new(), serve).map_err(failed)?;
     let size = if buffer_bytes < 1 << 20 {
         format!("{} KiB", buffer_bytes >> 10)

@@ -23,7 +23,7 @@ use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::segment::SegmentHeader;
 
 use super::card::Card;
-use super::channel::{ReceiveEnd, TransmitEnd};
+use super::channel::{ReceiveEnd, TransmitChannel, TransmitEnd};
 use crate::peer::wake_set::WakeSet;
 
 /// Maximum number of borrowed segments, those in batches that wait for other workers included.
@@ -199,53 +199,49 @@ impl CardQueue {
         counters.overflow += tally.overflow;
         delivery.frames += tally.frames as u32;
         delivery.bytes += tally.bytes;
-        shared.counters.add(&tally);
+        shared.record.counters.add(&tally);
     }
 
     /// Takes new ends for the channel ends, and releases finished ones.
     #[inline]
     fn check_channels(&mut self) {
-        for number in 0..self.channel_ends.len() {
-            let Some(channel_end) = self.channel_ends.get(number) else { return };
-            let Some(channel) = self.card.transmit.get(channel_end.channel) else { return };
+        let Self { card, channel_ends, sleeper, is_asleep, .. } = self;
+        for channel_end in channel_ends {
+            let Some(channel) = card.transmit.get(channel_end.channel) else { return };
             if channel.version() != channel_end.seen_version {
-                self.turn_over(number);
+                channel_end.turn_over(channel, is_asleep.then_some(&mut *sleeper));
             }
         }
     }
+}
 
+impl ChannelEnd {
+    /// Releases a finished end, and takes new ones. `sleeper` is the queue's while it sleeps.
     #[cold]
-    fn turn_over(&mut self, number: usize) {
-        let Self { card, channel_ends, sleeper, .. } = self;
-        let Some(channel_end) = channel_ends.get_mut(number) else { return };
-        let Some(channel) = card.transmit.get(channel_end.channel) else { return };
+    fn turn_over(&mut self, channel: &TransmitChannel, mut sleeper: Option<&mut Sleeper>) {
         let version = channel.version();
         loop {
-            if let Some(end) = &mut channel_end.end {
+            if let Some(end) = &mut self.end {
                 let is_done = end.progress.is_ended()
-                    && (channel_end.is_faulty
+                    && (self.is_faulty
                         || !end.progress.is_started()
                         || end.reader.available().is_ok_and(|there| there == 0));
-                if !is_done || channel_end.borrowed > 0 {
+                if !is_done || self.borrowed > 0 {
                     // An ended channel end must be checked again.
-                    channel_end.seen_version =
+                    self.seen_version =
                         if end.progress.is_ended() { version.wrapping_sub(1) } else { version };
                     return;
                 }
-                channel_end.end = None;
+                self.end = None;
             }
-            match channel.offered() {
-                Some(end) => {
-                    if self.is_asleep {
-                        sleeper.announce([end.reader.sleep_flag()]);
-                    }
-                    (channel_end.end, channel_end.is_faulty) = (Some(end), false);
-                }
-                None => {
-                    channel_end.seen_version = version;
-                    return;
-                }
+            let Some(end) = channel.offered() else {
+                self.seen_version = version;
+                return;
+            };
+            if let Some(sleeper) = &mut sleeper {
+                sleeper.announce([end.reader.sleep_flag()]);
             }
+            (self.end, self.is_faulty) = (Some(end), false);
         }
     }
 }
@@ -321,7 +317,7 @@ impl PortQueue for CardQueue {
             };
             let Some(channel) = card.transmit.get(channel_end.channel) else { continue };
             let taken = take_from(channel_end, number as u16, settings.obuf_enabled, batch, borrowed);
-            channel.counters.add(&taken.tally);
+            channel.record.counters.add(&taken.tally);
             self.longest_bytes = self.longest_bytes.max(taken.longest_bytes);
             if settings.obuf_enabled {
                 counters.frames += taken.tally.frames;

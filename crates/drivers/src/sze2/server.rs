@@ -28,11 +28,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Server of the card's socket.
 #[derive(Debug)]
 pub(super) struct CardServer {
-    listener: ListeningSocket,
-    card: Arc<Card>,
+    pub(super) listener: ListeningSocket,
+    pub(super) card: Arc<Card>,
     /// Wake set of each queue.
-    wakes: Vec<Arc<WakeSet>>,
-    stop: StopBell,
+    pub(super) wakes: Vec<Arc<WakeSet>>,
+    pub(super) stop: StopBell,
 }
 
 /// A connected program.
@@ -54,15 +54,6 @@ struct Session {
 type Answer = (CardReply, Vec<OwnedFd>);
 
 impl CardServer {
-    pub(super) fn new(
-        listener: ListeningSocket,
-        card: Arc<Card>,
-        wakes: Vec<Arc<WakeSet>>,
-        stop: StopBell,
-    ) -> Self {
-        Self { listener, card, wakes, stop }
-    }
-
     /// Serves until the stop bell rings.
     pub(super) fn serve(self) {
         let mut sessions: Vec<Session> = Vec::new();
@@ -156,7 +147,7 @@ impl CardServer {
                 self.card.change(|settings| settings.distribution = distribution);
             }
             CardRequest::SetFilter { rules } => {
-                let filter: CardFilter = rules.parse().map_err(|error| format!("{error}"))?;
+                let filter: CardFilter = rules.parse()?;
                 filter.check(channels)?;
                 self.card.change(|settings| settings.filter = filter);
             }
@@ -183,7 +174,7 @@ impl CardServer {
         let (mut given, mut descriptors) = ((0, 0), Vec::new());
         for number in channels_of(receive) {
             let Some(channel) = self.card.receive.get(usize::from(number)) else { continue };
-            if !channel.is_free() {
+            if !channel.record.is_free() {
                 continue;
             }
             let memory = self.memory(session, &mut descriptors)?;
@@ -198,7 +189,7 @@ impl CardServer {
         for number in channels_of(transmit) {
             let Some(channel) = self.card.transmit.get(usize::from(number)) else { continue };
             let queue = usize::from(number) % self.wakes.len().max(1);
-            let (true, Some(wake)) = (channel.is_free(), self.wakes.get(queue)) else { continue };
+            let (true, Some(wake)) = (channel.record.is_free(), self.wakes.get(queue)) else { continue };
             let kick = eventfd::create().map_err(|error| format!("making an eventfd: {error}"))?;
             let memory = self.memory(session, &mut descriptors)?;
             descriptors.push(copy_of(&kick)?);

@@ -37,9 +37,9 @@ macro_rules! counters {
                 $plain { $($field: self.$field.load(Ordering::Relaxed),)+ }
             }
 
-            /// Clears the counters and returns their values.
-            pub fn take(&self) -> $plain {
-                $plain { $($field: self.$field.swap(0, Ordering::Relaxed),)+ }
+            /// Sets the counters to zero.
+            pub fn clear(&self) {
+                $(self.$field.store(0, Ordering::Relaxed);)+
             }
         }
     };
@@ -109,12 +109,7 @@ impl IbufCounters {
     /// Number of all frames that reached the card.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.frames + self.errors() + self.overflow
-    }
-
-    /// Number of frames rejected for other reasons than a full channel.
-    #[must_use]
-    pub fn errors(&self) -> u64 {
-        self.disabled + self.short + self.long + self.address + self.denied + self.unclaimed
+        let errors = self.disabled + self.short + self.long + self.address + self.denied + self.unclaimed;
+        self.frames + errors + self.overflow
     }
 }

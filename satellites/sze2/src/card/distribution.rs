@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use super::flow_key::{HashKey, IpKey};
@@ -21,15 +23,9 @@ pub enum DistributionMode {
     SymmetricHash,
 }
 
-impl DistributionMode {
-    const ALL: [(Self, &'static str); 3] =
-        [(Self::RoundRobin, "round-robin"), (Self::Hash, "hash"), (Self::SymmetricHash, "symmetric-hash")];
-}
-
 impl fmt::Display for DistributionMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(spread, _)| spread == self).map_or("", |(_, name)| name);
-        f.write_str(name)
+        self.serialize(f)
     }
 }
 
@@ -37,8 +33,8 @@ impl FromStr for DistributionMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(_, name)| *name == text).map(|(spread, _)| *spread);
-        found.ok_or_else(|| format!("{text:?}: choose round-robin, hash or symmetric-hash"))
+        let name: StrDeserializer<'_, Error> = text.into_deserializer();
+        Self::deserialize(name).map_err(|_| format!("{text:?}: choose round-robin, hash or symmetric-hash"))
     }
 }
 
@@ -149,6 +145,19 @@ mod tests {
             ports: Some(ports),
         };
         HashKey { destination: [2; 6], source: [4; 6], vlan: None, ethertype: 0x0800, ip: Some(ip) }
+    }
+
+    #[test]
+    fn modes_have_one_name_for_users_and_messages() {
+        for (mode, name) in [
+            (DistributionMode::RoundRobin, "round-robin"),
+            (DistributionMode::Hash, "hash"),
+            (DistributionMode::SymmetricHash, "symmetric-hash"),
+        ] {
+            assert_eq!((mode.to_string().as_str(), name.parse()), (name, Ok(mode)));
+        }
+        let refused = "Hash".parse::<DistributionMode>().unwrap_err();
+        assert_eq!(refused, "\"Hash\": choose round-robin, hash or symmetric-hash");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use super::distribution::ChannelDistribution;
@@ -32,22 +34,11 @@ pub enum AddressCheck {
 impl AddressCheck {
     /// All checks, in the order of their numbers in the register.
     pub const ALL: [Self; 4] = [Self::Promiscuous, Self::Listed, Self::Broadcast, Self::Multicast];
-
-    /// Name of the check for users.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Promiscuous => "promiscuous",
-            Self::Listed => "listed",
-            Self::Broadcast => "broadcast",
-            Self::Multicast => "multicast",
-        }
-    }
 }
 
 impl fmt::Display for AddressCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
@@ -55,10 +46,9 @@ impl FromStr for AddressCheck {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|check| check.name() == text)
-            .ok_or_else(|| format!("{text:?}: choose promiscuous, listed, broadcast or multicast"))
+        let name: StrDeserializer<'_, Error> = text.into_deserializer();
+        Self::deserialize(name)
+            .map_err(|_| format!("{text:?}: choose promiscuous, listed, broadcast or multicast"))
     }
 }
 
@@ -128,4 +118,20 @@ pub struct CardSettings {
     pub distribution: ChannelDistribution,
     /// Whether frames come with [`super::metadata::FrameInfo`].
     pub timestamps: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_checks_have_one_name_for_users_and_messages() {
+        for (check, name) in
+            AddressCheck::ALL.into_iter().zip(["promiscuous", "listed", "broadcast", "multicast"])
+        {
+            assert_eq!((check.to_string().as_str(), name.parse()), (name, Ok(check)));
+        }
+        let refused = "all".parse::<AddressCheck>().unwrap_err();
+        assert_eq!(refused, "\"all\": choose promiscuous, listed, broadcast or multicast");
+    }
 }
