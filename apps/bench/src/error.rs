@@ -108,3 +108,17 @@ pub enum BenchError {
     #[error("stopped on request")]
     Stopped,
 }
+
+impl BenchError {
+    /// Returns the error with its causes, on one line.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(inner) = cause {
+            text.push_str(": ");
+            text.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        text
+    }
+}

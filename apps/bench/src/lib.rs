@@ -19,6 +19,7 @@
 //! failed sample is *invalid* and has a reason; it never counts as zero.
 
 pub mod contestant;
+pub mod contestants;
 pub mod cost;
 mod error;
 pub mod facts;
@@ -40,9 +41,10 @@ pub mod veth;
 pub mod worker;
 
 pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
+pub use contestants::Contestants;
 pub use error::BenchError;
 pub use plan::{BenchPlan, FramePath, InterfaceWork, Mechanism, Point};
 pub use report::{BenchReport, PointReport};
-pub use runner::{ContestantOutcome, Contestants, RunEvent, run};
+pub use runner::{ContestantOutcome, RunEvent, run};
 pub use session::BenchSession;
 pub use stop::StopFlag;

@@ -8,19 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::contestant::{ContestantFacts, CorePair};
+use crate::contestants::Contestants;
 use crate::error::BenchError;
 use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::process::{BenchProcess, EndsBy, PATIENCE};
-use crate::runner::Contestants;
 use crate::stop::StopFlag;
-use crate::turn::{DaemonPart, FrameCounter, ProgramContestant, Task, Turn};
+use crate::turn::{DaemonPart, FrameCounter, ProgramContestant, StartSource, Task, Turn, WORKER_START_UP};
 use crate::worker::{COUNT, GO, WorkerLine, WorkerOptions, WorkerRole};
 
 /// Time between attempts to connect to a socket until a daemon listens there.
 const LISTEN_CHECK: Duration = Duration::from_millis(5);
-
-/// Time to start a worker.
-pub(crate) const WORKER_START_UP: Duration = Duration::from_millis(150);
 
 /// Kinds of the generator: whether its frames carry stream, number and time of departure. Name, role and work.
 const GENERATORS: [(&str, WorkerRole, &str); 2] = [
@@ -253,7 +250,7 @@ fn on_interfaces(
         facts: ContestantFacts { work_per_frame, ..own_facts(name, path) },
         start: Box::new(move |task| start_worker(&own, role, interface_ports(path, task), task, None)),
         start_up: WORKER_START_UP,
-        source: Some(programs.clone()),
+        source: source(programs),
     }
 }
 
@@ -275,10 +272,12 @@ fn interface_ports(path: FramePath, task: &Task<'_>) -> Vec<String> {
     ports
 }
 
-/// Starts the source of frames of all contestants that receive from interfaces: Ringroad's sender over AF_XDP.
-pub(crate) fn start_source(programs: &Programs, task: &Task<'_>) -> Result<BenchProcess, BenchError> {
-    let path = FramePath::Veth(Mechanism::Xdp, InterfaceWork::Tx);
-    Ok(start_worker(programs, WorkerRole::Send, interface_ports(path, task), task, None)?.first)
+/// The source of frames of all contestants that receive from interfaces: Ringroad's sender over AF_XDP.
+pub(crate) fn source(programs: &Programs) -> Option<StartSource> {
+    let (own, path) = (programs.clone(), FramePath::Veth(Mechanism::Xdp, InterfaceWork::Tx));
+    Some(Box::new(move |task| {
+        Ok(start_worker(&own, WorkerRole::Send, interface_ports(path, task), task, None)?.first)
+    }))
 }
 
 /// Adds the program over libpcap, with an object before the system's library or without.
@@ -324,7 +323,7 @@ pub(crate) fn enter_libpcap(contestants: &mut Contestants, programs: &Programs, 
             },
             start: Box::new(start),
             start_up: WORKER_START_UP,
-            source: Some(programs.clone()),
+            source: source(programs),
         };
         contestants.enter(object.is_some(), contestant);
     }

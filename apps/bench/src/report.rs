@@ -6,11 +6,11 @@
 use serde::Serialize;
 
 use crate::contestant::{ContestantFacts, CorePair, CpuCost};
+use crate::contestants::{Absent, Contestants};
 use crate::facts::MachineFacts;
-use crate::peers::Absent;
 use crate::plan::{BenchPlan, FramePath, Point};
 use crate::ratio::{PairedRatio, ValueSummary};
-use crate::runner::{Contestants, PointSeries, RunResult};
+use crate::runner::{PointSeries, RunResult};
 
 mod table;
 

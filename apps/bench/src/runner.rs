@@ -4,60 +4,18 @@
 //! order (A B, B A, A B, ...), so that neither a drift of the machine nor the state left by the previous contestant
 //! favours one side.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
+use crate::contestant::{CorePair, Sample};
+use crate::contestants::Contestants;
 use crate::error::BenchError;
-use crate::peers::{Absent, reason};
-use crate::plan::{BenchPlan, FramePath, Point};
+use crate::plan::{BenchPlan, Point};
 use crate::stop::StopFlag;
 
 /// Maximum number of failures of a contestant at a point, warm-up included. Then it is not run again at that point.
 const FAILURES_TOLERATED: usize = 2;
-
-/// Whether a contestant is Ringroad, the numerator of the ratios; and the contestant.
-type Entry = (bool, Box<dyn Contestant>);
-
-/// The contestants of a run.
-#[derive(Default)]
-pub struct Contestants {
-    /// Contestants by path, in the order of entering.
-    fields: BTreeMap<FramePath, Vec<Entry>>,
-    /// Peers that cannot take part, with the reasons.
-    pub absent: Vec<Absent>,
-}
-
-impl Contestants {
-    /// Adds a contestant to those on its path; `ours` says that it is Ringroad.
-    pub fn enter(&mut self, ours: bool, contestant: impl Contestant + 'static) {
-        self.fields.entry(contestant.path()).or_default().push((ours, Box::new(contestant)));
-    }
-
-    /// Records contestants that cannot take part.
-    pub(crate) fn leave_out(&mut self, name: &str, reason: String) {
-        self.absent.push(Absent { name: name.into(), reason });
-    }
-
-    /// Estimates the duration of a plan with these contestants.
-    #[must_use]
-    pub fn estimate(&self, plan: &BenchPlan) -> Duration {
-        let contestants = plan.points.iter().filter_map(|point| self.fields.get(&point.path)).flatten();
-        let turns = |overhead| (plan.sample + overhead) * plan.rounds + plan.warm_up + overhead;
-        contestants.map(|(_, contestant)| turns(contestant.turn_overhead())).sum()
-    }
-
-    /// Returns descriptions of the contestants on the plan's paths, which are complete after a run.
-    #[must_use]
-    pub fn facts(&self, plan: &BenchPlan) -> Vec<ContestantFacts> {
-        let planned = |path: &FramePath| plan.points.iter().any(|point| point.path == *path);
-        let fields = self.fields.iter().filter(|(path, _)| planned(path));
-        fields.flat_map(|(_, field)| field).map(|(_, contestant)| contestant.facts()).collect()
-    }
-}
 
 /// Result of one turn of a contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -210,7 +168,7 @@ pub fn run(
                     Err(error) => {
                         // An implausible sample is caused by a disturbance, not by the contestant.
                         *failures += usize::from(!matches!(error, BenchError::Implausible(_)));
-                        ContestantOutcome::Invalid { reason: reason(&error) }
+                        ContestantOutcome::Invalid { reason: error.with_causes() }
                     }
                 };
                 let contestant = &series.contestant;

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::contestant::CorePair;
+use crate::contestants::Contestants;
 use crate::error::BenchError;
 use crate::facts::{MachineFacts, StealClock, allowed_cpus};
 use crate::ours::{self, Programs};
-use crate::peers::{self, reason};
+use crate::peers;
 use crate::plan::{BenchPlan, FramePath};
 use crate::report::BenchReport;
-use crate::runner::{Contestants, RunEvent, run};
+use crate::runner::{RunEvent, run};
 use crate::stop::StopFlag;
 use crate::veth::Lab;
 
@@ -52,7 +53,7 @@ impl BenchSession {
             (Ok(cores), _) => cores,
             (Err(error), Some(only)) => {
                 plan = plan.only(|path| matches!(path, FramePath::Null | FramePath::GenNull));
-                contestants.leave_out("every path but those of null ports", reason(&error));
+                contestants.leave_out("every path but those of null ports", error.with_causes());
                 CorePair { first: *only, second: *only }
             }
             (Err(error), None) => return Err(error),
@@ -61,7 +62,7 @@ impl BenchSession {
             && let Err(error) = Lab::create(&[])
         {
             plan = plan.only(|path| !path.is_veth());
-            contestants.leave_out("every path over network interfaces", reason(&error));
+            contestants.leave_out("every path over network interfaces", error.with_causes());
         }
         if let Some(programs) = programs {
             ours::enter(&mut contestants, programs);

@@ -8,7 +8,6 @@ use ringroad_netdev::Namespace;
 use crate::contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 use crate::error::BenchError;
 use crate::hugepages::HugepageReserve;
-use crate::ours::{Programs, WORKER_START_UP, start_source};
 use crate::plan::{FramePath, InterfaceWork, Point};
 use crate::process::{BenchProcess, PATIENCE, ProcessorTime, ThreadTimes, cpu_wait_share};
 use crate::reading::{Counts, Reading};
@@ -18,6 +17,9 @@ use crate::veth::{ARRIVAL, END, ENTRANCE, Lab, Wiring};
 
 /// Time between polls of a counter until it begins to increase; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);
+
+/// Time to start a worker.
+pub(crate) const WORKER_START_UP: Duration = Duration::from_millis(150);
 
 /// Time between the first frame and the start of a sample.
 pub(crate) const SETTLE: Duration = Duration::from_millis(200);
@@ -184,6 +186,9 @@ impl Snapshot {
 /// Starts the processes of a task, and waits until they are ready.
 pub(crate) type StartTurn = Box<dyn Fn(&Task<'_>) -> Result<Turn, BenchError>>;
 
+/// Starts the source of frames of a task.
+pub(crate) type StartSource = Box<dyn Fn(&Task<'_>) -> Result<BenchProcess, BenchError>>;
+
 /// Contestant made of programs that start anew in each turn.
 pub(crate) struct ProgramContestant {
     /// Name in tables.
@@ -194,8 +199,8 @@ pub(crate) struct ProgramContestant {
     pub start: StartTurn,
     /// Time to start the programs, for the estimate.
     pub start_up: Duration,
-    /// Programs that send to a program which receives from an interface.
-    pub source: Option<Programs>,
+    /// Starts the program that sends to a program which receives from an interface.
+    pub source: Option<StartSource>,
 }
 
 impl Contestant for ProgramContestant {
@@ -230,8 +235,8 @@ impl Contestant for ProgramContestant {
             stop,
         };
         let mut turn = (self.start)(&task)?;
-        if let (Some(cpu), Some(programs)) = (wiring.source_cpu, &self.source) {
-            turn.others.push(start_source(programs, &Task { cpu, interfaces: &[ENTRANCE], ..task })?);
+        if let (Some(cpu), Some(start_source)) = (wiring.source_cpu, &self.source) {
+            turn.others.push(start_source(&Task { cpu, interfaces: &[ENTRANCE], ..task })?);
         }
         turn.lab = lab;
         self.facts.commands = turn.commands();

@@ -148,11 +148,11 @@ mod tests {
                 assert!(error.to_string().contains("needs root"), "{error}");
                 return;
             }
-            Err(error) => panic!("{}", crate::peers::reason(&error)),
+            Err(error) => panic!("{}", error.with_causes()),
         };
         assert!(!fs::exists("/sys/class/net/bench0").unwrap());
         assert_eq!(lab.arrived("bench1").unwrap().frames, 0, "the kernel sends no frames by itself");
         let missing = lab.arrived("bench2").unwrap_err();
-        assert!(crate::peers::reason(&missing).contains("there are: lo, bench1, bench0"));
+        assert!(missing.with_causes().contains("there are: lo, bench1, bench0"));
     }
 }

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
-use crate::ours::Programs;
+use crate::ours::{self, Programs};
 use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::process::{BenchProcess, EndsBy};
 use crate::reading::{Counts, Reading};
@@ -99,7 +99,7 @@ impl ForeignProgram {
             // Of these programs only tcpdump receives.
             start: Box::new(move |task| Ok(Turn::of(start(task)?, Box::new(tcpdump_count)))),
             start_up: Duration::from_millis(100),
-            source: Some(source.clone()),
+            source: ours::source(source),
         })
     }
 }

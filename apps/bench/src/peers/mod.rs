@@ -7,21 +7,10 @@ mod testpmd_set_ups;
 
 use std::rc::Rc;
 
-use serde::Serialize;
-
-use crate::error::BenchError;
+use crate::contestants::Contestants;
 use crate::ours::{Programs, enter_libpcap};
-use crate::runner::Contestants;
 use foreign::FOREIGN_PROGRAMS;
 use testpmd::Installation;
-
-/// A peer that cannot take part, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Absent {
-    pub name: String,
-    /// Reason why it is missing, and how to add it.
-    pub reason: String,
-}
 
 /// Adds every installed peer to the contestants, and records the other peers as absent.
 ///
@@ -32,7 +21,7 @@ pub fn enter_installed(contestants: &mut Contestants, programs: Option<&Programs
         for program in &FOREIGN_PROGRAMS {
             match program.contestant(programs) {
                 Ok(contestant) => contestants.enter(false, contestant),
-                Err(error) => contestants.leave_out(program.name, reason(&error)),
+                Err(error) => contestants.leave_out(program.name, error.with_causes()),
             }
         }
     }
@@ -44,19 +33,7 @@ pub fn enter_installed(contestants: &mut Contestants, programs: Option<&Programs
         }
         Err(error) => {
             let name = "DPDK testpmd (null, memif, vhost-user, switch, AF_XDP, AF_PACKET)";
-            contestants.leave_out(name, reason(&error));
+            contestants.leave_out(name, error.with_causes());
         }
     }
-}
-
-/// Formats an error with its causes, on one line.
-pub(crate) fn reason(error: &BenchError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

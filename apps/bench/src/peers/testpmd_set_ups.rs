@@ -9,7 +9,7 @@ use ringroad_guest::testpmd::virtio_user;
 use super::telemetry::PortCounter;
 use super::testpmd::{Installation, Launch};
 use crate::contestant::ContestantFacts;
-use crate::ours::Programs;
+use crate::ours::{self, Programs};
 use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::turn::{ProgramContestant, Task};
 
@@ -107,7 +107,7 @@ impl SetUp {
                 installation.start(&launches(task), counter, task.namespace, task.folder, task.stop)
             }),
             start_up: Duration::from_millis(start_up_ms),
-            source: source.cloned(),
+            source: source.and_then(ours::source),
         }
     }
 }

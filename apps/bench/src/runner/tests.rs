@@ -1,7 +1,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use std::time::Duration;
+
 use super::*;
+use crate::contestant::{Contestant, ContestantFacts};
+use crate::plan::FramePath;
 
 /// Contestant that replays prepared rates and records its turns in a shared log.
 struct Scripted {

@@ -10,7 +10,6 @@ use super::turn::TurnOutcome;
 use crate::contestant::{CPU_WAIT_LIMIT, CorePair};
 use crate::error::BenchError;
 use crate::facts::MachineFacts;
-use crate::peers::reason;
 use crate::ratio::ValueSummary;
 
 /// Schema of the JSON.
@@ -135,7 +134,7 @@ impl DriverAtPoint {
                 format!("{mpps:.1} Mpps, {cycles:.1} cycles a frame")
             }
             Err(error) => {
-                let reason = reason(&error);
+                let reason = error.with_causes();
                 self.failures.push(reason.clone());
                 reason
             }
