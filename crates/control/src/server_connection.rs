@@ -5,8 +5,8 @@
 //!
 //! 1. [`ServerConnection::flush`];
 //! 2. while [`ServerConnection::next_request`] gives something, serve it and [`ServerConnection::send`] the reply;
-//! 3. drop the connection if it [`ServerConnection::is_closed`], else wait for input if
-//!    [`ServerConnection::wants_read`] and for output if [`ServerConnection::wants_write`].
+//! 3. drop the connection if it [`ServerConnection::is_closed`], else wait for output if
+//!    [`ServerConnection::wants_write`], and for input otherwise.
 //!
 //! A loop that leaves step 2 early, to be fair to others, must come back by itself: a level-triggered one while
 //! [`ServerConnection::has_input`], which the kernel does not see; an edge-triggered one always, since no new edge
