@@ -36,7 +36,7 @@ impl Reading {
 
 /// Counters at the end of a path, read one after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct PathCounts {
     /// Counter of each direction.
     pub directions: Vec<Reading>,
     /// Ticks of the time-stamp counter at the count, if the counting process reads it.
@@ -45,7 +45,7 @@ pub(crate) struct Counts {
     pub lost_or_reordered_frames: Option<u64>,
 }
 
-impl Counts {
+impl PathCounts {
     /// Makes the sample between these counts and later counts of the same counters.
     pub(crate) fn until(&self, end: &Self) -> Sample {
         let mut uncertainty = 0.0_f64;
@@ -71,13 +71,13 @@ impl Counts {
     }
 }
 
-impl From<Vec<Reading>> for Counts {
+impl From<Vec<Reading>> for PathCounts {
     fn from(directions: Vec<Reading>) -> Self {
         Self { directions, ticks: None, lost_or_reordered_frames: None }
     }
 }
 
-impl From<TimedCounts> for Counts {
+impl From<TimedCounts> for PathCounts {
     fn from(counts: TimedCounts) -> Self {
         let TimedCounts { directions_frames, lost_or_reordered_frames, at_ns, ticks } = counts;
         let reading = |frames| Reading { frames, at_ns, width: Duration::ZERO };
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn each_counter_is_divided_by_its_own_interval() {
-        let start = Counts::from(vec![reading(100, 0, 1), reading(50, 10, 1)]);
-        let end = Counts::from(vec![reading(1100, 1000, 3), reading(2050, 2010, 1)]);
+        let start = PathCounts::from(vec![reading(100, 0, 1), reading(50, 10, 1)]);
+        let end = PathCounts::from(vec![reading(1100, 1000, 3), reading(2050, 2010, 1)]);
         let sample = start.until(&end);
         assert_eq!(sample.directions_fps, [1000.0, 1000.0]);
         assert!((sample.clock_uncertainty - 0.002).abs() < 1e-9);
@@ -109,7 +109,7 @@ mod tests {
         let at = |frames, at_ns, ticks| {
             let lost_or_reordered_frames = Some(frames / 10);
             let directions_frames = vec![frames];
-            Counts::from(TimedCounts {
+            PathCounts::from(TimedCounts {
                 directions_frames,
                 lost_or_reordered_frames,
                 at_ns,

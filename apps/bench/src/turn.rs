@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::hugepages::HugepageReserve;
 use crate::plan::{FramePath, InterfaceWork, Point};
 use crate::process::{BenchProcess, PATIENCE, ProcessorTime, ThreadTimes, cpu_wait_share};
-use crate::reading::{Counts, Reading};
+use crate::reading::{PathCounts, Reading};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 use crate::veth::{ARRIVAL, END, ENTRANCE, Lab, Wiring};
@@ -50,7 +50,7 @@ impl Task<'_> {
 }
 
 /// Reads the counters at the end of the path, if necessary by a query of the turn's first process.
-pub(crate) type FrameCounter = Box<dyn FnMut(&mut BenchProcess, &StopFlag) -> Result<Counts, BenchError>>;
+pub(crate) type FrameCounter = Box<dyn FnMut(&mut BenchProcess, &StopFlag) -> Result<PathCounts, BenchError>>;
 
 /// Part of a turn's daemon in the work on frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Turn {
         Ok(start.until(&self.snapshot(stop)?))
     }
 
-    fn count(&mut self, stop: &StopFlag) -> Result<Counts, BenchError> {
+    fn count(&mut self, stop: &StopFlag) -> Result<PathCounts, BenchError> {
         match &self.lab {
             Some((lab, InterfaceWork::Tx | InterfaceWork::Gen)) => Ok(vec![lab.arrived(ARRIVAL)?].into()),
             Some((lab, InterfaceWork::Io)) => Ok(vec![lab.arrived(END)?].into()),
@@ -159,7 +159,7 @@ impl Turn {
 /// Values of all counters at about one instant.
 struct Snapshot {
     at: Instant,
-    counts: Counts,
+    counts: PathCounts,
     /// Frames at the receiving interface of the program under test, if it has one.
     offered: Option<Reading>,
     time: Option<ProcessorTime>,

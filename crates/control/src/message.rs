@@ -201,8 +201,8 @@ pub enum Request {
 }
 
 impl Request {
-    /// What only root and the daemon's own user may do by this request, such as `attach ports`; `None` for a request of
-    /// all users who can connect, and for one that the daemon's rules permit by the port that it names. The daemon
+    /// Privilege that the request needs, such as `attach ports`; only root and the daemon's own user have it. `None`: all
+    /// users who can connect may send the request, or the daemon's rules decide by the port that it names. The daemon
     /// checks this before anything else.
     #[must_use]
     pub fn privilege(&self) -> Option<&'static str> {

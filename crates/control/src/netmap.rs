@@ -293,7 +293,7 @@ pub enum NetmapRequest {
 }
 
 impl NetmapRequest {
-    /// What only root and the daemon's own user may do by this request, as [`crate::Request::privilege`].
+    /// Privilege that the request needs, as [`crate::Request::privilege`].
     #[must_use]
     pub fn privilege(&self) -> Option<&'static str> {
         // No `_` arm: the compiler refuses a request that has no line here.

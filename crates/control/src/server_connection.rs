@@ -30,9 +30,9 @@ pub const RECEIVE_BYTES: usize = 16 << 10;
 /// Maximum number of bytes of replies that wait for a peer to read; at one byte more the connection is closed.
 pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + PREFIX_BYTES;
 
-/// Progress of a connection towards its end.
+/// State of a connection on the way to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum ClosingState {
     Open,
     /// The peer sends no more, and its last requests are served.
     PeerClosed,
@@ -62,7 +62,7 @@ pub struct ServerConnection {
     served: usize,
     queue: VecDeque<QueuedFrame>,
     queued_bytes: usize,
-    progress: Progress,
+    closing: ClosingState,
 }
 
 impl ServerConnection {
@@ -82,7 +82,7 @@ impl ServerConnection {
             served: 0,
             queue: VecDeque::new(),
             queued_bytes: 0,
-            progress: Progress::Open,
+            closing: ClosingState::Open,
         })
     }
 
@@ -99,7 +99,7 @@ impl ServerConnection {
     /// other process can resume it.
     #[must_use]
     pub fn unread(&self) -> Option<Vec<u8>> {
-        if self.progress != Progress::Open || !self.queue.is_empty() {
+        if self.closing != ClosingState::Open || !self.queue.is_empty() {
             return None;
         }
         let mut unread = self.decoder.begun();
@@ -125,8 +125,8 @@ impl ServerConnection {
     /// now, because the peer sent nothing more, has replies to read first, or is gone.
     pub fn next_request(&mut self) -> Option<Result<Request, ErrorReply>> {
         while !self.is_closed() && self.queue.is_empty() {
-            if self.progress == Progress::Refused {
-                self.progress = Progress::Closed;
+            if self.closing == ClosingState::Refused {
+                self.closing = ClosingState::Closed;
                 return None;
             }
             let mut rest = self.input.get(self.served..).unwrap_or_default();
@@ -134,7 +134,7 @@ impl ServerConnection {
             self.served = self.input.len() - rest.len();
             match frame {
                 Ok(Some(body)) => return Some(decode_request(&body)),
-                Ok(None) if self.progress == Progress::PeerClosed => self.progress = Progress::Closed,
+                Ok(None) if self.closing == ClosingState::PeerClosed => self.closing = ClosingState::Closed,
                 Ok(None) => match self.receive() {
                     Ok(true) => {}
                     Ok(false) => return None,
@@ -151,7 +151,7 @@ impl ServerConnection {
 
     /// Stops reading, and closes once the refusal is sent.
     fn refuse_and_end(&mut self, message: String, advice: String) -> ErrorReply {
-        self.progress = Progress::Refused;
+        self.closing = ClosingState::Refused;
         ErrorReply::new(ErrorKind::BadRequest, message, advice)
     }
 
@@ -167,7 +167,7 @@ impl ServerConnection {
                 let what = "the program sent descriptors with a request".to_owned();
                 return Err(self.refuse_and_end(what, "send requests without descriptors".to_owned()));
             }
-            Ok(received) if received.bytes == 0 => self.progress = Progress::PeerClosed,
+            Ok(received) if received.bytes == 0 => self.closing = ClosingState::PeerClosed,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // An idle connection holds no buffer.
@@ -177,7 +177,7 @@ impl ServerConnection {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
             {
-                self.progress = Progress::PeerClosed;
+                self.closing = ClosingState::PeerClosed;
             }
             Err(_) => self.close(),
         }
@@ -186,7 +186,7 @@ impl ServerConnection {
 
     /// Closes at once: queued replies are lost.
     fn close(&mut self) {
-        self.progress = Progress::Closed;
+        self.closing = ClosingState::Closed;
         self.queue = VecDeque::new();
         self.queued_bytes = 0;
         self.input = Vec::new();
@@ -275,7 +275,7 @@ impl ServerConnection {
     pub fn has_input(&self) -> bool {
         !self.is_closed()
             && self.queue.is_empty()
-            && (self.served < self.input.len() || self.progress != Progress::Open)
+            && (self.served < self.input.len() || self.closing != ClosingState::Open)
     }
 
     /// Bytes of replies that wait for the peer to read.
@@ -301,7 +301,7 @@ impl ServerConnection {
     /// Whether the connection can only be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.progress == Progress::Closed
+        self.closing == ClosingState::Closed
     }
 }
 

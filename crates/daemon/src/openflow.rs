@@ -25,7 +25,7 @@ use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port_table::entry::Occupant;
 
 pub(crate) use self::settings::parse;
-use self::settings::{Parsed, fail_mode, read_tls};
+use self::settings::{CheckedSettings, fail_mode, read_tls};
 use crate::config;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
@@ -207,7 +207,7 @@ impl Ports {
         let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))?;
         let tls = read_tls(settings).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))?;
         let name = &settings.switch;
-        let Parsed { controllers, listen, datapath_id } = parsed;
+        let CheckedSettings { controllers, listen, datapath_id } = parsed;
         let controllers = Controllers { addresses: controllers, tls };
         if let Some(running) = self.openflow.running.get_mut(name) {
             let same_identity =

@@ -90,7 +90,7 @@ type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// State that a worker's thread shares with its owner.
 #[derive(Debug)]
-struct Shared {
+struct SharedWorkerState {
     /// Whether a command waits.
     pending: AtomicBool,
     stop: AtomicBool,
@@ -104,7 +104,7 @@ struct Shared {
 pub struct Worker {
     config: WorkerConfig,
     commands: Sender<Command>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorkerState>,
     thread: Option<JoinHandle<Box<WorkerThread>>>,
     /// State of the thread, once it has ended.
     ended: Option<Box<WorkerThread>>,
@@ -118,7 +118,7 @@ impl Worker {
     pub fn start(engine: Engine, bell: Arc<Doorbell>, config: WorkerConfig) -> Result<Self, WorkerError> {
         let failed = |source: std::io::Error| WorkerError::Start { index: config.index, source };
         let (commands, receiver) = channel();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedWorkerState {
             pending: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             stay_awake: AtomicBool::new(config.busy),
@@ -209,7 +209,7 @@ impl Drop for Worker {
 struct WorkerThread {
     engine: Engine,
     commands: Receiver<Command>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorkerState>,
     sleeper: Sleeper,
     config: WorkerConfig,
     /// Cost of all turns when the wake set was last polled.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringroad_flow_tables::control_frame::packet_out_header;
 use ringroad_flow_tables::state::handover::Image;
+use ringroad_port::clock::monotonic_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use rustls::Connection;
@@ -464,12 +465,6 @@ impl AgentThread {
         };
         *self.owner.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
-}
-
-/// Nanoseconds of CLOCK_MONOTONIC, which all processes share.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// Makes the stream of a connection to this controller.

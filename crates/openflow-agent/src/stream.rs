@@ -15,15 +15,15 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// A TCP or UNIX socket.
 #[derive(Debug)]
-struct Socket(OwnedFd);
+struct StreamSocket(OwnedFd);
 
-impl Read for Socket {
+impl Read for StreamSocket {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
         Ok(rustix::io::read(&self.0, bytes)?)
     }
 }
 
-impl Write for Socket {
+impl Write for StreamSocket {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         Ok(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL)?)
     }
@@ -36,7 +36,7 @@ impl Write for Socket {
 /// A stream to a controller or a tool.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    socket: Socket,
+    socket: StreamSocket,
     tls: Option<Box<Connection>>,
 }
 
@@ -55,7 +55,7 @@ impl Stream {
         stream.set_nonblocking(true)?;
         // A small answer must not wait for a larger one.
         stream.set_nodelay(true)?;
-        Ok(Self { socket: Socket(stream.into()), tls: tls.map(Box::new) })
+        Ok(Self { socket: StreamSocket(stream.into()), tls: tls.map(Box::new) })
     }
 
     /// Makes a stream over a UNIX socket.
@@ -64,7 +64,7 @@ impl Stream {
     /// The kernel's error.
     pub(crate) fn unix(stream: UnixStream) -> Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { socket: Socket(stream.into()), tls: None })
+        Ok(Self { socket: StreamSocket(stream.into()), tls: None })
     }
 
     /// Whether the TLS handshake is not finished yet.

@@ -7,19 +7,19 @@
 use libc::{c_int, c_void, ssize_t};
 
 /// Return value of a call of a function that does not exist.
-pub(crate) trait Failure {
+pub(crate) trait FailureValue {
     const FAILED: Self;
 }
 
-impl Failure for c_int {
+impl FailureValue for c_int {
     const FAILED: Self = -1;
 }
 
-impl Failure for ssize_t {
+impl FailureValue for ssize_t {
     const FAILED: Self = -1;
 }
 
-impl Failure for *mut c_void {
+impl FailureValue for *mut c_void {
     const FAILED: Self = libc::MAP_FAILED;
 }
 
@@ -82,7 +82,7 @@ macro_rules! next_function {
             let address = functions::$name.find(|| libc::RTLD_NEXT);
             if address.is_null() {
                 $crate::errno::set(libc::ENOSYS);
-                return <$result as $crate::hooks::Failure>::FAILED;
+                return <$result as $crate::hooks::FailureValue>::FAILED;
             }
             type Function = unsafe extern "C" fn($($type,)* $($dots)?) -> $result;
             // SAFETY: the C library's function of this name has this type.

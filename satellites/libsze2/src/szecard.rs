@@ -30,7 +30,7 @@ exports! {
             return Err(CallError::null("the array of frames"));
         }
         let count = count.min(i32::MAX as c_uint) as usize;
-        // SAFETY: the pointer is not NULL, so it has room for `count` frames, none of which is read.
+        // SAFETY: the pointer is not NULL, so it has room for `count` frames. None is read.
         let frames = unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<SzecardFrame>>(), count) };
         Ok(sze.take(number(channel)?, frames)? as c_int)
     }
@@ -50,7 +50,7 @@ exports! {
         let count = count.min(i32::MAX as c_uint) as usize;
         // SAFETY: the pointer is not NULL, so it has `count` lengths.
         let lengths = unsafe { slice::from_raw_parts(lengths, count) };
-        // SAFETY: the pointer is not NULL, so it has room for `count` addresses, none of which is read.
+        // SAFETY: the pointer is not NULL, so it has room for `count` addresses. None is read.
         let segments = unsafe { slice::from_raw_parts_mut(segments.cast::<MaybeUninit<*mut u8>>(), count) };
         Ok(sze.reserve(number(channel)?, lengths, segments)? as c_int)
     }

@@ -56,7 +56,7 @@ unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'ca
     }
 }
 
-/// The metadata and the frame, each of which may be NULL only if its length is 0.
+/// The metadata and the frame. Either may be NULL if its length is 0.
 ///
 /// # Safety
 /// The data have the stated lengths.

@@ -13,7 +13,7 @@ use crate::error::BenchError;
 use crate::ours::{self, Programs};
 use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::process::{BenchProcess, EndsBy};
-use crate::reading::{Counts, Reading};
+use crate::reading::{PathCounts, Reading};
 use crate::stop::StopFlag;
 use crate::turn::{ProgramContestant, Task, Turn};
 use crate::worker::template;
@@ -143,7 +143,7 @@ fn start_tcpdump(task: &Task<'_>) -> Result<BenchProcess, BenchError> {
     Ok(process)
 }
 
-fn tcpdump_count(process: &mut BenchProcess, stop: &StopFlag) -> Result<Counts, BenchError> {
+fn tcpdump_count(process: &mut BenchProcess, stop: &StopFlag) -> Result<PathCounts, BenchError> {
     let reading = Reading::of(|| {
         process.signal_user1();
         process.wait_for_line("report its captured packets", stop, captured)

@@ -119,14 +119,14 @@ impl MainVerb for FwdArgs {
         let run = Run::start(&self.limits)?;
         output.ready(&[ports[0].info(), ports[1].info()])?;
         let progress = Progress::new(output, &self.limits, "forwarded");
-        let mut forwarding = Forwarding { args: self, run, progress, counts: Default::default() };
+        let mut forwarding = FwdRun { args: self, run, progress, counts: Default::default() };
         let ended = match self.mode {
             Mode::Io | Mode::Macswap if self.pipeline => forwarding.pipeline(ports),
             Mode::Io | Mode::Macswap => forwarding.complete(ports),
             Mode::Rxonly => forwarding.discard(ports),
             Mode::Txonly => forwarding.invent(ports),
         };
-        let Forwarding { run, progress, counts, .. } = forwarding;
+        let FwdRun { run, progress, counts, .. } = forwarding;
         progress.finish();
         let seconds = run.now_ns() as f64 / 1e9;
         let [a, b] = names;
@@ -151,14 +151,14 @@ impl MainVerb for FwdArgs {
 }
 
 /// A run of the command: it counts both directions, whether it ends well or not.
-struct Forwarding<'a> {
+struct FwdRun<'a> {
     args: &'a FwdArgs,
     run: Run,
     progress: Progress,
     counts: [DirectionCounts; 2],
 }
 
-impl Forwarding<'_> {
+impl FwdRun<'_> {
     fn direction(&self, macswap: bool) -> ForwarderDirection {
         ForwarderDirection::new(macswap, self.args.drop, self.args.burst)
     }

@@ -7,6 +7,7 @@ pub(super) mod foreground;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ringroad_attachment::veth_pair::remove_interface;
 use ringroad_control::message::{AttachedPort, ErrorKind, PortSpec};
 use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::attached_ports_path;
@@ -18,7 +19,6 @@ use ringroad_netdev::Namespace;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::commands::namespaces::remove_interface;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;

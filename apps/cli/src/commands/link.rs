@@ -3,6 +3,7 @@
 mod addresses;
 
 use clap::Args;
+use ringroad_attachment::veth_pair::remove_interface;
 use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, Reply, Request};
@@ -197,7 +198,7 @@ impl Tap {
         if self.namespace.open().is_err() {
             return Ok(());
         }
-        namespaces::remove_interface(&self.namespace, &self.interface)
+        Ok(remove_interface(&self.namespace, &self.interface)?)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringroad_attachment::container_name::namespace_of;
 use ringroad_netdev::link::link_by_name;
-use ringroad_netdev::link_change::{add_address, delete_link, set_up};
+use ringroad_netdev::link_change::{add_address, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{Namespace, NamespaceId, in_namespace};
 
@@ -88,14 +88,6 @@ pub(super) fn bring_up(
         wait_running(interface, CARRIER_PATIENCE)?;
         Ok(())
     })?
-}
-
-/// Removes an interface of `namespace`, if it is still there.
-pub(super) fn remove_interface(namespace: &Namespace, interface: &str) -> Result<(), Failure> {
-    match in_namespace(namespace, || delete_link(interface))? {
-        Err(error) if error.is_no_interface() => Ok(()),
-        result => Ok(result?),
-    }
 }
 
 /// Returns a name for objects of a namespace, valid for an interface and a port: `rr-blue`, and for further namespaces

@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) stop: Arc<AtomicBool>,
     /// Time at which the end was first seen, ns of the clock; 0 before.
     stopped_ns: AtomicU64,
-    time_limit: Mutex<TimeLimit>,
+    time_limit: Mutex<ScriptTimeLimit>,
     time_limit_changed: Condvar,
     devices: Mutex<Vec<Arc<ScriptDevice>>>,
     tasks: Mutex<Tasks>,
@@ -38,7 +38,7 @@ pub(super) struct Run {
 }
 
 #[derive(Default)]
-struct TimeLimit {
+struct ScriptTimeLimit {
     end_ns: Option<u64>,
     over: bool,
 }
@@ -75,7 +75,7 @@ impl Run {
             options,
             clock,
             stopped_ns: AtomicU64::new(0),
-            time_limit: Mutex::new(TimeLimit { end_ns, over: false }),
+            time_limit: Mutex::new(ScriptTimeLimit { end_ns, over: false }),
             time_limit_changed: Condvar::new(),
             devices: Mutex::default(),
             tasks: Mutex::default(),

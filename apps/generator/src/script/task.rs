@@ -103,8 +103,8 @@ fn run_task(
     work().map_err(|error| ScriptError::of_lua(task, &error))
 }
 
-/// Reads the arguments by the script's `configure`, and runs its `master`. Returns `false` if the user requested help,
-/// which was printed instead.
+/// Reads the arguments by the script's `configure`, and runs its `master`. If the user requested help, prints it instead
+/// and returns `false`.
 pub(super) fn run_master(run: &Arc<Run>) -> Result<bool, ScriptError> {
     let of_lua = |error: mlua::Error| ScriptError::of_lua(MASTER, &error);
     let lua = make_state(run, MASTER, 0).map_err(of_lua)?;

@@ -15,7 +15,7 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// Checked settings.
 #[derive(Debug)]
-pub(crate) struct Parsed {
+pub(crate) struct CheckedSettings {
     pub(super) controllers: Vec<ControllerAddress>,
     pub(super) listen: Vec<ListenAddress>,
     pub(super) datapath_id: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Parsed {
 ///
 /// # Errors
 /// Text that names the invalid value, and valid values.
-pub(crate) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
+pub(crate) fn parse(settings: &OpenFlow) -> Result<CheckedSettings, String> {
     let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
     let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
     if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
@@ -66,7 +66,7 @@ pub(crate) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
             })?
         }
     };
-    Ok(Parsed { controllers, listen, datapath_id })
+    Ok(CheckedSettings { controllers, listen, datapath_id })
 }
 
 /// Reads the files that settings name, if they name any.

@@ -15,8 +15,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use super::ring::{
-    Description, Frame, Layout, MAX_SLOTS, Memory, PlainFrame, Ring, ethernet_at, half, slot_bytes, time_ns,
-    vlan_tag, word,
+    Description, Frame, Layout, MAX_SLOTS, Memory, PacketRing, PlainFrame, ethernet_at, half, slot_bytes,
+    time_ns, vlan_tag, word,
 };
 use super::socket;
 use crate::poll_backoff::PollBackoff;
@@ -196,7 +196,7 @@ fn prefetch(block: Description<'_>, next: usize, following: usize, left: u32) {
     }
 }
 
-impl Ring for BlockRing {
+impl PacketRing for BlockRing {
     fn socket(&self) -> &OwnedFd {
         &self.socket
     }

@@ -29,7 +29,7 @@ use ringroad_netdev::{LinkWatch, NetdevError, ethtool, link_by_index};
 use blocks::BlockRing;
 use queue::PacketQueue;
 use receiver::Receiver;
-use ring::Ring;
+use ring::PacketRing;
 use sender::Sender;
 use slots::SlotRing;
 
@@ -166,7 +166,7 @@ pub fn open(config: &PacketConfig) -> Result<Device, PacketError> {
 }
 
 /// Opens the queues, each with a ring from `make_ring`, which is of the kernel's `version`.
-fn open_queues<R: Ring + Send + 'static>(
+fn open_queues<R: PacketRing + Send + 'static>(
     config: &PacketConfig,
     link: &Arc<LinkWatch>,
     version: &str,

@@ -12,7 +12,7 @@ use ringroad_port::port_queue::{
 use ringroad_port::roles;
 
 use super::receiver::Receiver;
-use super::ring::Ring;
+use super::ring::PacketRing;
 use super::sender::Sender;
 use crate::sleep_watch::SleepWatch;
 
@@ -27,7 +27,7 @@ pub(super) struct PacketQueue<R> {
     name: String,
 }
 
-impl<R: Ring> PacketQueue<R> {
+impl<R: PacketRing> PacketQueue<R> {
     /// A queue of the interface called `name`.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl<R: Ring> PacketQueue<R> {
     }
 }
 
-impl<R: Ring + Send> PortQueue for PacketQueue<R> {
+impl<R: PacketRing + Send> PortQueue for PacketQueue<R> {
     fn properties(&mut self) -> QueueProperties {
         // One system call sends several frames, but the kernel's path costs for each. Received frames lie in memory.
         QueueProperties { frame_cost: 8, ..QueueProperties::default() }
@@ -90,7 +90,7 @@ impl<R: Ring + Send> PortQueue for PacketQueue<R> {
     roles! { sleeper: Sleep, backpressure: Backpressure, diagnosis: Diagnose }
 }
 
-impl<R: Ring> Sleep for PacketQueue<R> {
+impl<R: PacketRing> Sleep for PacketQueue<R> {
     fn has_waiting(&mut self) -> bool {
         self.watch.has_failed() || self.receiver.has_waiting()
     }
@@ -112,13 +112,13 @@ impl<R: Ring> Sleep for PacketQueue<R> {
 }
 
 /// No wake-up comes when the kernel has sent frames and so made room.
-impl<R: Ring> Backpressure for PacketQueue<R> {
+impl<R: PacketRing> Backpressure for PacketQueue<R> {
     fn room(&mut self, frame_bytes: usize) -> usize {
         self.sender.room(frame_bytes).min(BATCH_FRAMES)
     }
 }
 
-impl<R: Ring> Diagnose for PacketQueue<R> {
+impl<R: PacketRing> Diagnose for PacketQueue<R> {
     fn failure(&self, _way: FailedDirection) -> Option<String> {
         self.is_over().then(|| format!("interface {} is gone", self.name))
     }

@@ -13,7 +13,7 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 
-use super::ring::{Frame, Ring};
+use super::ring::{Frame, PacketRing};
 use super::socket;
 
 /// Maximum length of a fragment, bytes.
@@ -68,7 +68,7 @@ pub(super) struct Receiver<R> {
     lost: u64,
 }
 
-impl<R: Ring> Receiver<R> {
+impl<R: PacketRing> Receiver<R> {
     /// Receiver on `ring`. `longest_bytes` is the longest frame at the interface's MTU.
     pub(super) fn new(ring: R, longest_bytes: usize, timestamps: bool) -> Self {
         let lent = VecDeque::with_capacity(ring.most_taken());
@@ -358,7 +358,7 @@ impl<R: Ring> Receiver<R> {
 
 /// The bytes of a frame in `ring` or in `long_frames`.
 fn bytes_at<'memory>(
-    ring: &'memory impl Ring,
+    ring: &'memory impl PacketRing,
     long_frames: &'memory [u8],
     location: &FrameLocation,
 ) -> &'memory [u8] {

@@ -88,7 +88,7 @@ pub(super) const fn ethernet_at(header_bytes: usize) -> usize {
 }
 
 /// A ring that passes frames in order and takes them back in the same order.
-pub(super) trait Ring: Debug {
+pub(super) trait PacketRing: Debug {
     fn socket(&self) -> &OwnedFd;
     fn memory(&self) -> &Memory;
     fn memory_mut(&mut self) -> &mut Memory;
@@ -99,7 +99,7 @@ pub(super) trait Ring: Debug {
     /// Whether there is a frame to take.
     fn has_frame(&mut self) -> bool;
 
-    /// Whether there is certainly no frame to take. May use an earlier check, unlike [`Ring::has_frame`].
+    /// Whether there is certainly no frame to take. May use an earlier check, unlike [`PacketRing::has_frame`].
     fn is_empty(&mut self) -> bool {
         !self.has_frame()
     }
@@ -111,10 +111,10 @@ pub(super) trait Ring: Debug {
     fn take(&mut self, copied_too: bool) -> Option<Frame>;
 
     /// Next plain frames: those that lie as they were on the wire and have at most `longest` bytes, as nearly all do.
-    /// Ends before the first other frame, which [`Ring::take`] takes. [`Ring::take_plain`] takes the plain frames.
+    /// Ends before the first other frame, which [`PacketRing::take`] takes. [`PacketRing::take_plain`] takes the plain frames.
     fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>>;
 
-    /// Takes the `frames` frames that [`Ring::plain`] returned. `following` is that of the last of them.
+    /// Takes the `frames` frames that [`PacketRing::plain`] returned. `following` is that of the last of them.
     fn take_plain(&mut self, frames: u32, following: usize);
 
     /// Hands the `frames` oldest taken frames back to the kernel.
@@ -326,12 +326,12 @@ pub(super) mod tests {
     const LONGEST: u32 = 1522;
 
     /// All frames of a ring, one by one.
-    pub(in super::super) fn one_by_one(ring: &mut impl Ring) -> Vec<Frame> {
+    pub(in super::super) fn one_by_one(ring: &mut impl PacketRing) -> Vec<Frame> {
         std::iter::from_fn(|| ring.take(true)).collect()
     }
 
     /// All frames of a ring, taken in runs of plain frames and single other ones, and the number of plain frames.
-    pub(in super::super) fn in_runs(ring: &mut impl Ring) -> (Vec<Frame>, usize) {
+    pub(in super::super) fn in_runs(ring: &mut impl PacketRing) -> (Vec<Frame>, usize) {
         let (mut frames, mut plain_frames) = (Vec::new(), 0);
         loop {
             let begin = ring.memory().slice(0..0).as_ptr().addr();

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use super::ring::{
-    Frame, Layout, MAX_SLOTS, Memory, PlainFrame, Ring, ethernet_at, half, slot_bytes, time_ns, vlan_tag,
-    word,
+    Frame, Layout, MAX_SLOTS, Memory, PacketRing, PlainFrame, ethernet_at, half, slot_bytes, time_ns,
+    vlan_tag, word,
 };
 use super::socket;
 
@@ -56,7 +56,7 @@ impl SlotRing {
     }
 }
 
-impl Ring for SlotRing {
+impl PacketRing for SlotRing {
     fn socket(&self) -> &OwnedFd {
         &self.socket
     }

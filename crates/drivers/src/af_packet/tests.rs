@@ -382,7 +382,7 @@ fn a_second_open_receives_the_same_frames() {
 
 #[test]
 fn the_kernel_puts_frames_where_runs_expect_them() {
-    fn most_come_in_runs<R: Ring>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
+    fn most_come_in_runs<R: PacketRing>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
         let config = pair("rrp0", "rrp1", 1500);
         let mut ring = ring(socket::open().unwrap(), config.slots, 1522).unwrap();
         socket::bind(ring.socket(), config.ifindex, libc::ETH_P_ALL).unwrap();

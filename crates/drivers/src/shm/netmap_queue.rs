@@ -1,5 +1,5 @@
-//! A queue of a netmap port: that of a program, and state that follows the bindings of the port: whether a program has
-//! bound the rx ring, the header in front of frames, and monitors.
+//! A queue of a netmap port. It adds what the port's bindings determine to the queue of a program: whether a program has
+//! bound the rx ring, the header in front of frames, and the monitors.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -44,7 +44,7 @@ wire_struct! {
     pub struct PacketIn {
         /// Buffer in which the switch keeps the packet.
         pub buffer_id: Option<u32>,
-        /// Length of the whole packet, of which `data` may be the beginning, bytes.
+        /// Length of the whole packet, bytes. `data` may be only its beginning.
         pub total_bytes: u16,
         /// Reason why the packet is sent.
         pub reason: PacketInReason,
