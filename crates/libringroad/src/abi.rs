@@ -8,30 +8,12 @@ use std::sync::atomic::AtomicU32;
 use ringroad_netmap::abi::{
     ExternalMemoryOption, ListedOption, OptionHeader, RegisterBody, RequestHeader, request_type,
 };
+use ringroad_netmap::structures;
 use ringroad_ring::layout::InterfaceHeader;
 use zerocopy::FromZeros;
 
 /// `NMREQ_OPT_MAXKEYS`.
 pub const MAX_KEYS: usize = 16;
-
-/// Defines structures by their sizes and the offsets of their fields.
-macro_rules! structures {
-    ($(
-        $(#[$about:meta])*
-        $name:ident: $size:literal { $($(#[$field_about:meta])* $field:ident @ $offset:literal: $type:ty,)+ }
-    )+) => {$(
-        $(#[$about])*
-        #[repr(C)]
-        pub struct $name {
-            $($(#[$field_about])* pub $field: $type,)+
-        }
-
-        const _: () = {
-            assert!(size_of::<$name>() == $size);
-            $(assert!(offset_of!($name, $field) == $offset);)+
-        };
-    )+};
-}
 
 structures! {
     /// `struct nmport_d`.

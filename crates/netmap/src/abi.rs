@@ -6,7 +6,7 @@
 //! is read twice.
 
 use core::ffi::CStr;
-use core::mem::{offset_of, size_of};
+use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -179,15 +179,14 @@ pub mod legacy_ring {
     pub const DO_RX_POLL: u16 = 0x8000;
 }
 
-/// Defines structures of the ABI by their sizes and the offsets of their fields, with the traits that are needed to
-/// copy them.
+/// Defines structures of an ABI by their sizes and the offsets of their fields.
+#[macro_export]
 macro_rules! structures {
     ($(
         $(#[$about:meta])*
         $name:ident: $size:literal { $($(#[$field_about:meta])* $field:ident @ $offset:literal: $type:ty,)+ }
     )+) => {$(
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         pub struct $name {
             $($(#[$field_about])* pub $field: $type,)+
@@ -195,18 +194,29 @@ macro_rules! structures {
 
         const _: () = {
             assert!(size_of::<$name>() == $size);
-            $(assert!(offset_of!($name, $field) == $offset);)+
+            $(assert!(::core::mem::offset_of!($name, $field) == $offset);)+
         };
-
-        impl Default for $name {
-            fn default() -> Self {
-                zerocopy::FromZeros::new_zeroed()
-            }
-        }
     )+};
 }
 
-structures! {
+/// Defines structures as [`structures`], with the traits that are needed to copy them.
+macro_rules! copied_structures {
+    ($($(#[$about:meta])* $name:ident: $size:literal $fields:tt)+) => {
+        structures! {$(
+            $(#[$about])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+            $name: $size $fields
+        )+}
+
+        $(impl Default for $name {
+            fn default() -> Self {
+                zerocopy::FromZeros::new_zeroed()
+            }
+        })+
+    };
+}
+
+copied_structures! {
     /// Layout of `struct nmreq_header`: the argument of NIOCCTRL.
     RequestHeader: 88 {
         /// API version of the program.
