@@ -28,11 +28,15 @@ impl<'run> PortDrops<'run> {
     }
 
     /// Waits until each worker of the daemon has made a whole turn over its ports. Frames that drivers could receive
-    /// before are then in the rings of programs, if there was room.
-    pub(crate) fn await_turn(&self) {
-        let Ok(mut daemon) = self.global.connect() else { return };
+    /// before are then in the rings of programs, if there was room. Returns whether the kernel had no more frames for
+    /// the port. A daemon that is gone hands over no more.
+    pub(crate) fn await_turn(&self) -> bool {
+        let Ok(mut daemon) = self.global.connect() else { return true };
         // Each worker replies between two turns, so it has made a turn between two replies.
-        let _ = daemon.list().and_then(|_| daemon.list());
+        let Ok(list) = daemon.list() else { return true };
+        let mut ports = list.ports.into_iter();
+        let hidden = ports.find(|port| port.name == self.port).map_or(0, |port| port.counters.hidden_frames);
+        daemon.list().is_err() || hidden == 0
     }
 }
 

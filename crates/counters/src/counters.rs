@@ -38,6 +38,7 @@ macro_rules! statistics {
         copies { $($(#[doc = $copies_meaning:literal])+ $copies:ident,)+ }
         events { $($(#[doc = $meaning:literal])+ $(#[serde($default:ident)])? $event:ident = $help:literal,)+ }
         waiting { $(#[doc = $waiting_meaning:literal])+ $waiting:ident = $waiting_help:literal, }
+        hidden { $(#[doc = $hidden_meaning:literal])+ $hidden:ident = $hidden_help:literal, }
     ) => {
         /// Counters of one queue. `received` and `delivered` are seen from the datapath: received from the port,
         /// delivered to it.
@@ -49,6 +50,7 @@ macro_rules! statistics {
             $($event: AtomicU64,)+
             waiting_frames: AtomicU64,
             waiting_bytes: AtomicU64,
+            hidden_frames: AtomicU64,
         }
 
         /// Values of a queue's counters, or sums of several queues'.
@@ -61,6 +63,8 @@ macro_rules! statistics {
             $($(#[doc = $meaning])+ pub $event: u64,)+
             /// Frames that a device has not taken, as of the last check; in no other value.
             pub waiting: Waiting,
+            /// Frames that the kernel has received and not handed over, as of the last check; in no other value.
+            pub hidden_frames: u64,
         }
 
         /// Traffic of a port, with drops and events.
@@ -74,6 +78,9 @@ macro_rules! statistics {
             $(#[doc = $waiting_meaning])+
             #[serde(default)]
             pub $waiting: u64,
+            $(#[doc = $hidden_meaning])+
+            #[serde(default)]
+            pub $hidden: u64,
         }
 
         impl Statistic {
@@ -100,6 +107,13 @@ macro_rules! statistics {
                     is_gauge: true,
                     value: |report| report.$waiting,
                 },
+                Self {
+                    name: stringify!($hidden),
+                    meaning: concat!($($hidden_meaning),+).trim_ascii(),
+                    help: $hidden_help,
+                    is_gauge: true,
+                    value: |report| report.$hidden,
+                },
             ];
         }
 
@@ -125,6 +139,7 @@ macro_rules! statistics {
                     dropped: self.dropped.each_ref().map(get),
                     $($event: get(&self.$event),)+
                     waiting: Waiting::default(),
+                    hidden_frames: get(&self.hidden_frames),
                 }
             }
 
@@ -146,6 +161,7 @@ macro_rules! statistics {
                 }
                 $(self.$event += other.$event;)+
                 self.waiting += other.waiting;
+                self.hidden_frames += other.hidden_frames;
             }
         }
 
@@ -170,6 +186,7 @@ macro_rules! statistics {
                     drops: drops.map(|(cause, frames)| (cause.name().to_owned(), frames)).collect(),
                     $($event: snapshot.$event,)+
                     $waiting: snapshot.waiting.frames,
+                    $hidden: snapshot.hidden_frames,
                 }
             }
         }
@@ -201,6 +218,11 @@ statistics! {
     waiting {
         /// Frames put into an interface's ring that its driver has not taken; not among the delivered frames.
         waiting_frames = "Frames that the driver of an interface has not taken, in no other account",
+    }
+    hidden {
+        /// Frames that the kernel has received for an interface's port and not handed over; not among the received
+        /// frames.
+        hidden_frames = "Frames that the kernel has not handed over yet, in no other account",
     }
 }
 
@@ -308,6 +330,11 @@ impl QueueCounters {
     pub fn waiting(&self, waiting: Waiting) {
         self.waiting_frames.store(waiting.frames, Ordering::Relaxed);
         self.waiting_bytes.store(waiting.bytes, Ordering::Relaxed);
+    }
+
+    /// Records the frames that the kernel has received and not handed over.
+    pub fn hidden(&self, frames: u64) {
+        self.hidden_frames.store(frames, Ordering::Relaxed);
     }
 
     /// Counts the waiting frames as dropped: their device has ended.

@@ -111,6 +111,7 @@ impl EngineQueue {
         }
         self.counters.refused(&diagnosis.refused());
         self.counters.waiting(diagnosis.waiting());
+        self.counters.hidden(diagnosis.hidden_frames());
         self.counters.passed(diagnosis.take_passed());
         self.counters.violations(diagnosis.violations());
     }

@@ -330,6 +330,12 @@ pub trait Diagnose {
         Waiting::default()
     }
 
+    /// Number of frames that the kernel has received for the queue and that [`PortQueue::receive`] has not returned: it
+    /// returns them without further arrivals, sometimes later. Called for reports, never per batch.
+    fn hidden_frames(&self) -> u64 {
+        0
+    }
+
     /// Frames since the last call that passed between this port and other ports of its switch within the kernel. Called
     /// for reports, never per batch, and when the queue is closed.
     fn take_passed(&mut self) -> BypassedFrames {

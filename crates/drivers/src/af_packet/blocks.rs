@@ -225,11 +225,16 @@ impl PacketRing for BlockRing {
         self.left == 0 && !self.shows_next()
     }
 
-    fn has_hidden(&self) -> bool {
-        // The kernel fills the first block that it has not handed over.
-        let filling =
-            (self.held..self.taken.len()).map(|ahead| self.block(ahead)).find(|&block| !self.is_shown(block));
-        filling.is_some_and(|block| self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed) != 0)
+    fn hidden_frames(&self) -> u32 {
+        let mut frames = self.left;
+        for block in (self.held..self.taken.len()).map(|ahead| self.block(ahead)) {
+            frames = frames.saturating_add(self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed));
+            // The kernel fills the first block that it has not handed over.
+            if !self.is_shown(block) {
+                break;
+            }
+        }
+        frames
     }
 
     #[inline]

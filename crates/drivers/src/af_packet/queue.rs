@@ -52,7 +52,7 @@ impl<R: PacketRing> PacketQueue<R> {
 
     /// Whether no more frames come. The kernel may still hand over received frames of an interface that is gone.
     fn is_over(&self) -> bool {
-        self.is_gone() && !self.receiver.has_hidden()
+        self.is_gone() && self.receiver.hidden_frames() == 0
     }
 }
 
@@ -134,5 +134,9 @@ impl<R: PacketRing> Diagnose for PacketQueue<R> {
     fn missed_frames(&mut self) -> u64 {
         self.check_error();
         self.receiver.take_missed()
+    }
+
+    fn hidden_frames(&self) -> u64 {
+        self.receiver.hidden_frames().into()
     }
 }

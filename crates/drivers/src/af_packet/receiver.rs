@@ -115,9 +115,9 @@ impl<R: PacketRing> Receiver<R> {
         self.cutting.is_none() && self.ring.is_empty()
     }
 
-    /// Whether the kernel holds frames that it will hand over without further arrivals.
-    pub(super) fn has_hidden(&self) -> bool {
-        self.ring.has_hidden()
+    /// Number of frames that are in the ring and not taken, also those that the kernel will hand over later.
+    pub(super) fn hidden_frames(&self) -> u32 {
+        self.ring.hidden_frames()
     }
 
     fn has_room(&self) -> bool {

@@ -104,8 +104,9 @@ pub(super) trait PacketRing: Debug {
         !self.has_frame()
     }
 
-    /// Whether the kernel holds frames that it will hand over without further arrivals.
-    fn has_hidden(&self) -> bool;
+    /// Number of frames that are in the ring and not taken, also those that the kernel will hand over later without
+    /// further arrivals.
+    fn hidden_frames(&self) -> u32;
 
     /// Takes the next frame. A copied frame is taken only if `copied_too`.
     fn take(&mut self, copied_too: bool) -> Option<Frame>;

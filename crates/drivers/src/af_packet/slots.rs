@@ -80,8 +80,8 @@ impl PacketRing for SlotRing {
         self.taken_bytes < self.memory.bytes() && status.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    fn has_hidden(&self) -> bool {
-        false
+    fn hidden_frames(&self) -> u32 {
+        0
     }
 
     #[inline]
