@@ -6,7 +6,7 @@ import pytest
 
 from fabricated_runs import disturbed, fabricated_run
 from ringroad_lab.comparison import compare_labels, compare_runs
-from ringroad_lab.record import MeasurementStatus, RunRecord
+from ringroad_lab.record import GIVEN_UP, MeasurementStatus, Outcome, RunRecord
 from ringroad_lab.report.figures import overview, warnings
 from ringroad_lab.report.html import HtmlReporter
 from ringroad_lab.report.markdown import MarkdownReporter, comparison_blocks
@@ -50,6 +50,17 @@ def test_no_order_rests_on_disturbed_trials(dut: str) -> None:
     assert "at worst they took 40% of processor 1 (cc1plus 40%)" in sentence
     (warning,) = warnings(record)
     assert warning.startswith("Others disturbed 8 of ")
+
+
+def test_a_device_that_was_given_up_comes_first() -> None:
+    record = two()
+    outcome = Outcome(status=MeasurementStatus.INVALID, reasons=(f"{GIVEN_UP}3 starts failed: no memory\nits log",))
+    untried = [m.model_copy(update={"outcome": outcome}) if m.dut == "slow" and m.repetition > 4 else m for m in record.measurements]
+    record = record.model_copy(update={"measurements": tuple(untried)})
+    sentence = "slow was given up in P2P, and 3 of its measurements were not tried: 3 starts failed: no memory."
+    assert overview(record, None)[0] == sentence
+    # Before all other sentences, also of the forms that are made from this one.
+    assert MarkdownReporter().render(record).split("\n\n")[2] == sentence
 
 
 def test_repeated_trials_do_not_prevent_an_order() -> None:

@@ -14,7 +14,7 @@ from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
+from ringroad_lab.record import GIVEN_UP, Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.report.ranking import rank
 from ringroad_lab.statistics.verdict import Verdict
@@ -264,8 +264,9 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
     sizes = _sizes([mix for grid in grids for mix in grid.frames])
     repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
     sentences = [
+        *_given_up(record),
         f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
-        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}."
+        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}.",
     ]
     first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
     mix = next((mix for mix in first.frames if any(cell and cell.values for cell in first.row(mix))), None)
@@ -276,6 +277,14 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         text = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
         sentences.append(f"Compared with {comparison.baseline}: {text}.{_worst_regression(comparison)}")
     return sentences
+
+
+def _given_up(record: RunRecord) -> Iterator[str]:
+    """Yield a sentence for each device that was not started any more."""
+    untried = [(m, reason) for m in record.measurements for reason in m.outcome.reasons[:1] if reason.startswith(GIVEN_UP)]
+    for (dut, topology), same in grouped(untried, lambda each: (each[0].dut, each[0].topology)).items():
+        why = same[0][1].removeprefix(GIVEN_UP).partition("\n")[0].rstrip(".")
+        yield f"{dut} was given up in {topology}, and {len(same)} of its measurements were not tried: {why}."
 
 
 def took(record: RunRecord) -> str:
