@@ -12,7 +12,7 @@ import ringroad_lab
 LEVELS = (
     # Values, texts and small tools.
     ("deadline", "frame_size", "grouping", "http_answer", "package_names", "safe_xml", "text_types", "tied", "tunnel", "whole_file"),
-    ("errors", "trial"),
+    ("crowd", "errors", "trial"),
     # A machine, the record of a run, the registry of a kind.
     ("disturbances", "flow_set", "host", "kinds", "koji_hub", "loss", "record", "sandbox", "secret"),
     ("amqp_broker", "build", "cable", "cost", "ringroad_program", "statistics"),

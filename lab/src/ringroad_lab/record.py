@@ -89,6 +89,10 @@ class Curve(Frozen):
     points: tuple[tuple[Figure, Figure], ...]
 
 
+GIVEN_UP = "given up: "
+"""Begins the reason of measurements that were not tried, because the device failed to start again and again."""
+
+
 class Outcome(Frozen):
     """Result of a method's trials."""
 

@@ -66,7 +66,7 @@ def test_the_overview_lists_measurements_and_outcomes() -> None:
         "each 3 times, in 6 min 40 s."
     )
     assert second == (
-        "At 64 bytes, the order of the devices is not decided (ringroad 5.133 Mframes/s, ovs-dpdk 4.048 Mframes/s, "
+        "At 64 bytes, the order of the devices by throughput is not decided (ringroad 5.133 Mframes/s, ovs-dpdk 4.048 Mframes/s, "
         "linux-bridge 483.7 kframes/s, ovs 236.9 kframes/s); ringroad compared with ovs-dpdk and linux-bridge and ovs: 3 samples; an "
         "interval of 95 % needs 6, finding 5 % needs 12."
     )

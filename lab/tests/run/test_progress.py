@@ -9,8 +9,8 @@ from rich.console import Console
 from fabricated_runs import fabricated_throughput
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import MeasurementStatus
-from ringroad_lab.run.events import MeasurementDone, StepNamed, TrialDone, Warned
+from ringroad_lab.record import GIVEN_UP, MeasurementStatus
+from ringroad_lab.run.events import DeviceGivenUp, MeasurementDone, StepNamed, TrialDone, Warned
 from ringroad_lab.run.progress import RunProgress, describe
 from ringroad_lab.trial import TrialVerdict
 
@@ -61,3 +61,16 @@ def test_a_log_that_fails_several_measurements_is_shown_once() -> None:
 def test_only_sizes_in_bytes_have_a_unit() -> None:
     shown = [describe(fabricated_throughput(0, "dut", mix, 1.0)) for mix in (parse_frame_mix("64"), parse_frame_mix("imix"), MESSAGES)]
     assert [" 64 B  " in shown[0], " imix  " in shown[1], " messages  " in shown[2]] == [True] * 3
+
+
+def test_a_device_that_is_given_up_is_named_before_its_measurements_and_its_log_is_shown_once() -> None:
+    shown = io.StringIO()
+    reason = f"{GIVEN_UP}3 starts failed\nlast words {BRACKETS}"
+    with RunProgress({0: 1.0, 1: 1.0}, Console(file=shown, width=40)) as progress:
+        progress.watch(DeviceGivenUp(dut="dut", reason=reason))
+        for number in range(2):
+            untried = fabricated_throughput(number, "dut", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID, reasons=(reason,))
+            progress.watch(MeasurementDone(measurement=untried))
+    assert shown.getvalue().startswith(f"dut: {reason}\n")
+    assert shown.getvalue().count("3 starts failed") == 3
+    assert shown.getvalue().count("last words") == 1

@@ -14,6 +14,7 @@ from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
 from ringroad_lab.record import (
+    GIVEN_UP,
     Better,
     DutRecord,
     GeneratorCeiling,
@@ -25,9 +26,9 @@ from ringroad_lab.record import (
     Series,
     StepRecord,
 )
-from ringroad_lab.run.events import Event, MeasurementBegan, MeasurementDone, SetupEnded, SetupReady, TrialDone, Warned
+from ringroad_lab.run.events import DeviceGivenUp, Event, MeasurementBegan, MeasurementDone, SetupEnded, SetupReady, TrialDone, Warned
 from ringroad_lab.run.interface import Samples, Setup, Stations
-from ringroad_lab.run.schedule_runner import ScheduleRunner
+from ringroad_lab.run.schedule_runner import FailedStarts, ScheduleRunner
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
@@ -148,6 +149,7 @@ class Lab:
         self._deaths = deaths or {}
         self._stopped = False
         self.open_setups = 0
+        self.starts = 0
         self.no_stations = ""
         self.no_end = ""
         self.runner = ScheduleRunner(schedule((scenario,)), self, self._take, lambda: self._stopped)
@@ -167,7 +169,8 @@ class Lab:
         deaths = self._deaths.get(choice.label, [])
         dies_at = deaths.pop(0) if deaths else None
         if dies_at == 0:
-            raise DutError(f"{choice.label} did not start: no such device")
+            self.starts += 1
+            raise DutError(f"{choice.label} did not start: no device {self.starts}\nits log")
         self.open_setups += 1
         try:
             yield SimulatedSetup(choice.label, dies_at), FabricatedSamples(choice.label)
@@ -213,9 +216,46 @@ def test_a_device_that_does_not_start_is_invalid_and_the_others_continue() -> No
     outcomes = {(m.dut, m.frame.name): m.outcome for m in lab.measurements()}
     for frame in ("64", "1518"):
         assert outcomes["slow", frame].status is MeasurementStatus.INVALID
-        assert outcomes["slow", frame].reasons == ("slow did not start: no such device",)
+        assert outcomes["slow", frame].reasons == ("slow did not start: no device 1\nits log",)
         assert not outcomes["slow", frame].metrics
         assert outcomes["fast", frame].status is MeasurementStatus.LOWER_BOUND
+
+
+def test_a_device_is_given_up_after_three_starts_that_failed_in_the_same_way() -> None:
+    lab = Lab(scenario(repetitions=9), {"slow": [None, 0, 0, None, *[0] * 5]})
+    lab.runner.run()
+    # The first two failures were followed by a start.
+    assert lab.starts == 5
+    (given_up,) = [event for event in lab.events if isinstance(event, DeviceGivenUp)]
+    assert (given_up.dut, given_up.reason.startswith(GIVEN_UP)) == ("slow", True)
+    untried = [m for m in lab.measurements() if m.dut == "slow" and m.repetition >= 7]
+    assert [m.outcome.reasons for m in untried] == [(given_up.reason,)] * 4
+    assert "no device 5\nits log" in given_up.reason
+    # It is told before the first of them, and the other device is not concerned.
+    ended = [event for event in lab.events if isinstance(event, DeviceGivenUp | MeasurementDone)]
+    assert ended.index(MeasurementDone(measurement=untried[0])) == ended.index(given_up) + 1
+    assert sum(m.outcome.status is MeasurementStatus.LOWER_BOUND for m in lab.measurements() if m.dut == "fast") == 18
+    assert [m.number for m in sorted(lab.measurements(), key=lambda m: m.number)] == list(range(36))
+
+
+def test_starts_that_fail_in_different_ways_are_repeated() -> None:
+    failed = FailedStarts()
+    for error in (DutError("x did not start: no memory"), HostError("x did not start: no memory"), DutError("x did not start: no port")):
+        for _ in range(2):
+            failed.add(error)
+            assert failed.why_given_up is None
+    # What programs print, and the names of a start, differ where the failure does not.
+    failed.add(DutError("x did not start: no port\nlog of 12:31"))
+    assert failed.why_given_up
+
+
+def test_stations_that_cannot_be_built_are_given_up() -> None:
+    lab = Lab(scenario(repetitions=5, methods=("message-size",)))
+    lab.no_stations = "no namespace x1"
+    lab.runner.run()
+    assert sum(m.outcome.reasons == ("no namespace x1",) for m in lab.measurements()) == 6
+    assert [event.dut for event in lab.events if isinstance(event, DeviceGivenUp)] == ["fast", "slow"]
+    assert len(lab.measurements()) == 10
 
 
 def test_a_dead_device_is_restarted_for_remaining_measurements() -> None:

@@ -175,7 +175,7 @@ def test_change_within_the_noise_floor_is_no_difference() -> None:
         ([1.0] * 12, [-1.0] * 12, Verdict.INVALID, "negative"),
         ([5e-324] * 12, [1e30] * 12, Verdict.INVALID, "not a measurable number"),
         ([1.0] * 5, [2.0] * 12, Verdict.INCONCLUSIVE, "5 samples"),
-        ([1.0], [2.0], Verdict.INCONCLUSIVE, "1 samples"),
+        ([1.0], [2.0], Verdict.INCONCLUSIVE, "1 sample; an interval"),
         ([0.0] * 12, [0.0] * 12, Verdict.NO_DIFFERENCE, "0"),
         ([0.0] * 12, [1.0] * 12, Verdict.INCONCLUSIVE, "no ratio"),
     ],

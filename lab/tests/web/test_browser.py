@@ -309,7 +309,7 @@ def test_a_full_report_draws_its_charts_and_reaches_nothing_here(browser: Browse
     store.add_run(record)
     browser.log_in()
     browser.open(f"/runs/{record.run_id}/report.html")
-    browser.find(".main-svg")
+    browser.find("svg.chart")
 
     assert browser.driver.execute_script("return window.origin") == "null"
     assert browser.driver.execute_script("try { return document.cookie } catch (error) { return error.name }") == "SecurityError"

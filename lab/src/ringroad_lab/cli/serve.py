@@ -41,6 +41,7 @@ def serve(
 
     from ringroad_lab.fleet.settings import load_fleet
     from ringroad_lab.web.application import make_application
+    from ringroad_lab.web.connections import TimedHttp
     from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
     from ringroad_lab.web.tokens import new_token, token_names
 
@@ -72,6 +73,7 @@ def serve(
         _report(listener, results, settings, is_loopback=is_loopback)
         config = uvicorn.Config(
             make_application(results, settings),
+            http=TimedHttp,
             log_level="warning",
             server_header=False,
             proxy_headers=False,
@@ -92,9 +94,11 @@ def serve(
 
 
 def _listen(address: str, port: int) -> socket.socket:
+    from ringroad_lab.web.connections import BoundedListener
+
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = BoundedListener(family)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((address, port))

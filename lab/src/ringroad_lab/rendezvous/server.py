@@ -108,13 +108,13 @@ class Server:
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-        with self._strangers.place(writer) as stranger:
+        with self._strangers.place(writer) as count_wrong_secret:
             number = secrets.token_hex(16)
             writer.write(f"{GREETING}{number}\n".encode())
             line = (await asyncio.wait_for(reader.readuntil(b"\n"), _REQUEST_LIMIT_S)).decode(errors="replace").rstrip("\n")
             code, _, text = line.partition(" ")
             if not hmac.compare_digest(code.encode(), sign(self._secret, f"question {number}", text).encode()):
-                stranger.count()
+                count_wrong_secret()
                 return None
         try:
             found = await self._find_answer(_REQUEST.validate_json(text))

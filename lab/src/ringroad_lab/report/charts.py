@@ -1,9 +1,8 @@
-"""Charts as Plotly figures: plain data, drawn in the browser, where the theme sets the colours of text and lines."""
+"""Charts as figures: plain data in a subset of Plotly's format, which `drawing` draws."""
 
 from __future__ import annotations
 
 import html
-import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +13,25 @@ from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import Curve, MeasurementStatus, RunRecord
-from ringroad_lab.report.figures import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
+from ringroad_lab.record import Curve, RunRecord
+from ringroad_lab.report.drawing import draw
+from ringroad_lab.report.figures import (
+    FRAME_RATE,
+    MARKS,
+    MARKS_LEGEND,
+    Cell,
+    Grid,
+    dut_labels,
+    frame_order,
+    frames_text,
+    has_figure,
+    metric_title,
+)
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
 # The colours of Okabe and Ito's palette for colour-blind readers that are visible on white and on black.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c")
+_PAGE_WIDTH = 1160
 _LONGEST_NAME = 70
 _MOST_IN_LEGEND = 12
 _MOST_POINTS = 1000
@@ -35,14 +47,12 @@ class Chart:
 
     title: str
     figure: dict[str, Any]
-    """`data` and `layout` of Plotly; its texts are escaped."""
+    """`data` and `layout`; its texts are escaped."""
     caption: str = ""
 
-    @property
-    def json(self) -> str:
-        """The figure as JSON that is safe inside an HTML page."""
-        text = json.dumps(self.figure, allow_nan=False, separators=(",", ":"))
-        return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    def svg(self, *, is_wide: bool = False) -> str:
+        """Draw it over half of a page, or over all of it."""
+        return draw(self.figure, _PAGE_WIDTH if is_wide else _PAGE_WIDTH // 2)
 
 
 def style_index(record: RunRecord) -> dict[str, int]:
@@ -74,25 +84,20 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
                 "name": _name(dut),
                 "x": categories,
                 "y": values,
-                "error_y": {"type": "data", "array": above, "arrayminus": below, "thickness": 1, "width": 3, "color": "#8c8c8c"},
+                "error_y": {"type": "data", "array": above, "arrayminus": below},
                 "marker": {"color": _colour(style)},
                 "text": ["" if cell is None else _mark(cell) for cell in cells],
-                "textposition": "outside",
-                "textangle": 0,
-                "textfont": {"size": 15},
-                "cliponaxis": False,
                 "hovertext": [
                     ""
                     if cell is None
                     else _plain(f"{dut}, {frames_text(name)}: {_value_text(cell.median, lines[name], grid.unit)} ({cell.status})")
                     for name, cell in zip(frames, cells, strict=True)
                 ],
-                "hoverinfo": "text",
             }
         )
     if any(rate is not None for rate in lines.values()):
         rates = [None if lines[name] is None else (lines[name] or 0) / scale.divisor for name in frames]
-        symbol = {"symbol": "line-ew-open", "size": 46, "color": "#8c8c8c", "line": {"width": 2, "color": "#8c8c8c"}}
+        symbol = {"symbol": "line-ew-open", "size": 46, "color": "#8c8c8c"}
         data.append({"type": "scatter", "mode": "markers", "name": "line rate", "x": categories, "y": rates, "marker": symbol})
     what = metric_title(grid.metric) if grid.metric else grid.title
     sizes = "" if MESSAGES in grid.frames else "frame size, bytes"
@@ -103,8 +108,8 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     return Chart(
         f"{what} in {scale.unit}",
         {"data": data, "layout": layout},
-        "Medians of the repetitions; the lines span the lowest to the highest. \u2265 marks a lower bound, ? an inconclusive value, "
-        "\u00d7 a missing value." + (" Line rates beyond the axis are in the table." if is_cut else ""),
+        f"Medians of the repetitions; the lines span the lowest to the highest. {MARKS_LEGEND}, \u00d7 a missing value."
+        + (" Line rates beyond the axis are in the table." if is_cut else ""),
     )
 
 
@@ -213,7 +218,6 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
                 "type": "scatter",
                 "mode": "lines" if len(repetitions) > 1 else "lines+markers",
                 "name": _name(dut),
-                "legendgroup": _plain(dut),
                 "showlegend": index == 0,
                 "x": [x / x_scale.divisor for x, _ in sorted(curve.points)],
                 "y": [y / y_scale.divisor for _, y in sorted(curve.points)],
@@ -253,7 +257,7 @@ def series_charts(record: RunRecord) -> list[Chart]:
             )
         title = name[:1].upper() + name[1:]
         layout = _layout("time since the start, s", f"{name}, {scale.unit}")
-        layout |= {"showlegend": 1 < len(members) <= _MOST_IN_LEGEND, "hoverlabel": {"namelength": -1}}
+        layout |= {"showlegend": 1 < len(members) <= _MOST_IN_LEGEND}
         caption = f"{len(members)} lines: point at a line to see its name." if len(members) > _MOST_IN_LEGEND else ""
         charts.append(Chart(title if len(members) > 1 else f"{title} of {members[0].subject}", {"data": data, "layout": layout}, caption))
     return charts
@@ -286,7 +290,6 @@ def comparison_chart(comparison: RunComparison) -> Chart | None:
             "base": [100 * (low - 1) for _, (low, _) in floors],
             "x": [100 * (high - low) for _, (low, high) in floors],
             "marker": {"color": "rgba(128,128,128,0.25)"},
-            "hoverinfo": "skip",
         },
         {
             "type": "scatter",
@@ -298,26 +301,22 @@ def comparison_chart(comparison: RunComparison) -> Chart | None:
                 "type": "data",
                 "array": [100 * (high - 1) - change for change, (_, high) in zip(changes, intervals, strict=True)],
                 "arrayminus": [change - 100 * (low - 1) for change, (low, _) in zip(changes, intervals, strict=True)],
-                "thickness": 1.5,
-                "width": 4,
             },
             "marker": {"size": 8, "color": COLOURS[0]},
             "hovertext": [f"{name}: {percent_change(row.comparison.ratio or 1)}" for name, row in zip(names, rows, strict=True)],
-            "hoverinfo": "text",
         },
     ]
     layout = _layout("change to the baseline, %", "") | {"barmode": "overlay", "height": 150 + 26 * len(rows)}
-    layout["yaxis"] |= {"type": "category", "range": [len(rows) - 0.5, -0.5], "showgrid": False}
-    layout["xaxis"] |= {"zeroline": True, "showgrid": True}
+    layout["yaxis"] |= {"type": "category"}
+    # Without its 0 an axis of changes shows neither their sign nor their size.
+    layout["xaxis"] |= {"rangemode": "tozero"}
     return Chart("Change of the headline metrics", {"data": data, "layout": layout})
 
 
 def _layout(x_title: str, y_title: str) -> dict[str, Any]:
     return {
-        "xaxis": {"title": {"text": _name(x_title)}, "automargin": True},
-        "yaxis": {"title": {"text": _name(y_title)}, "automargin": True, "rangemode": "tozero"},
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0},
-        "margin": {"l": 56, "r": 16, "t": 24, "b": 48},
+        "xaxis": {"title": {"text": _name(x_title)}},
+        "yaxis": {"title": {"text": _name(y_title)}, "rangemode": "tozero"},
         "height": 360,
     }
 
@@ -335,11 +334,7 @@ def _colour(style: int) -> str:
 
 
 def _mark(cell: Cell) -> str:
-    if cell.median is None:
-        return "\u00d7"
-    return {MeasurementStatus.DISTURBED: "~", MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}.get(
-        cell.status, ""
-    )
+    return "\u00d7" if cell.median is None else MARKS.get(cell.status, "")
 
 
 def _value_text(value: float | None, line_rate: float | None, unit: str) -> str:
@@ -363,7 +358,7 @@ def _name(text: str) -> str:
 
 
 def _categories(texts: Iterable[str]) -> list[str]:
-    """Return short and unique names for the categories of an axis: Plotly merges equal names."""
+    """Return short and unique names for the categories of an axis, which tells them apart by name."""
     names: list[str] = []
     for text in texts:
         name = _name(text)
@@ -372,5 +367,5 @@ def _categories(texts: Iterable[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Escape a text for Plotly, which interprets some HTML."""
+    """Escape a text for the page."""
     return html.escape(text, quote=False)

@@ -14,7 +14,7 @@ from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
+from ringroad_lab.record import GIVEN_UP, Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.report.ranking import rank
 from ringroad_lab.statistics.verdict import Verdict
@@ -25,6 +25,11 @@ _LINE_RATE_TOLERANCE = 1.001
 _SEVERITY = list(MeasurementStatus)
 _REASONS_SHOWN = 2
 _OF_THROUGHPUT = re.compile(r"_([0-9.]+)pct_")
+# Words that are not written as in an identifier; RFC 2285 and RFC 2889 have the abbreviations.
+_SPELLINGS = {"frmol": "FRMOL", "mfr": "MFR", "mlrsearch": "MLRsearch", "netpipe": "NetPIPE", "udp": "UDP", "tcp": "TCP"}
+MARKS = {MeasurementStatus.DISTURBED: "~", MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}
+"""Marks of figures by status."""
+MARKS_LEGEND = "\u2265 marks a lower bound, ~ a value from disturbed trials, ? an inconclusive value"
 _VERDICTS = {
     Verdict.REGRESSION: ("regression", "regressions"),
     Verdict.IMPROVEMENT: ("improvement", "improvements"),
@@ -100,14 +105,25 @@ class StatusGroup:
 
 def sentence_case(text: str) -> str:
     """Return an identifier as words, the first one capitalized."""
-    return text.replace("-", " ").replace("_", " ").capitalize()
+    words = identifier_words(text)
+    return words[:1].upper() + words[1:]
+
+
+def identifier_words(text: str) -> str:
+    """Return an identifier as words, as they are written within a sentence."""
+    return " ".join(_SPELLINGS.get(word, word) for word in text.replace("-", " ").replace("_", " ").split(" "))
 
 
 def metric_title(name: str) -> str:
     """Return the name of a metric for people, without its unit."""
+    return sentence_case(metric_words(name))
+
+
+def metric_words(name: str) -> str:
+    """Return the name of a metric within a sentence, without its unit."""
     for ending in ("_fps", "_bps", "_ns", "_s", "_ratio", "_frames", "_bytes"):
         name = name.removesuffix(ending)
-    return sentence_case(_OF_THROUGHPUT.sub(r" at \1 % of throughput, ", name))
+    return identifier_words(_OF_THROUGHPUT.sub(r" at \1 % of throughput, ", name))
 
 
 def frames_text(name: str) -> str:
@@ -259,23 +275,32 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
     grids = headline_grids(record)
     if not grids:
         return [f"Nothing was measured in {took(record)}."]
-    methods = _listed(dict.fromkeys(grid.method.replace("-", " ") for grid in grids))
+    methods = _listed(dict.fromkeys(identifier_words(grid.method) for grid in grids))
     duts = list(dict.fromkeys(dut for grid in grids for dut in grid.duts))
     sizes = _sizes([mix for grid in grids for mix in grid.frames])
     repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
     sentences = [
-        f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
-        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}."
+        *_given_up(record),
+        f"{methods[:1].upper()}{methods[1:]} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
+        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}.",
     ]
     first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
     mix = next((mix for mix in first.frames if any(cell and cell.values for cell in first.row(mix))), None)
     if mix is not None:
-        ranking = rank(record, first.topology, first.method, mix, first.metric, metric_title(first.metric).lower())
+        ranking = rank(record, first.topology, first.method, mix, first.metric, metric_words(first.metric))
         sentences.append(f"{'With' if mix == MESSAGES else 'At'} {frames_text(mix.name)}, {ranking}.")
     if comparison is not None:
         text = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
-        sentences.append(f"Compared with {comparison.baseline}: {text}.{_worst_regression(comparison)}")
+        sentences.append(f"Compared with {comparison.baseline}: {text}.{_worst_regression(comparison)}{_caveat(comparison)}")
     return sentences
+
+
+def _given_up(record: RunRecord) -> Iterator[str]:
+    """Yield a sentence for each device that was not started any more."""
+    untried = [(m, reason) for m in record.measurements for reason in m.outcome.reasons[:1] if reason.startswith(GIVEN_UP)]
+    for (dut, topology), same in grouped(untried, lambda each: (each[0].dut, each[0].topology)).items():
+        why = same[0][1].removeprefix(GIVEN_UP).partition("\n")[0].rstrip(".")
+        yield f"{dut} was given up in {topology}, and {len(same)} of its measurements were not tried: {why}."
 
 
 def took(record: RunRecord) -> str:
@@ -295,9 +320,14 @@ def _worst_regression(comparison: RunComparison) -> str:
         return ""
     _, row = max(found, key=lambda each: each[0])
     return (
-        f" The largest regression is {metric_title(row.key.metric).lower()} of {row.key.dut} in {row.key.topology} "
+        f" The largest regression is {metric_words(row.key.metric)} of {row.key.dut} in {row.key.topology} "
         f"at {frames_text(row.key.frame)}, {percent_change(row.comparison.ratio or 1)}."
     )
+
+
+def _caveat(comparison: RunComparison) -> str:
+    is_disturbed = comparison.baseline_disturbances.left or comparison.candidate_disturbances.left
+    return " Some of the compared figures rest on disturbed trials, so other programs may have caused a difference." if is_disturbed else ""
 
 
 def headline_metric(measurement: Measurement) -> Metric | None:

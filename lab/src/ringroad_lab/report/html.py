@@ -6,7 +6,6 @@ import statistics
 from functools import cache
 from typing import ClassVar
 
-import plotly.offline
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -35,7 +34,7 @@ class HtmlReporter(Reporter):
         """Render a self-contained report."""
         template = _environment().get_template("report.html.j2")
         style, script = _own_file("report.css"), _own_file("report.js")
-        return template.render(view=make_view(record, comparison), style=style, script=script, plotly=_plotly())
+        return template.render(view=make_view(record, comparison), style=style, script=script)
 
 
 @cache
@@ -81,10 +80,3 @@ def _own_file(name: str) -> Markup:
     loader = PackageLoader("ringroad_lab.report")
     source, _, _ = loader.get_source(Environment(loader=loader, autoescape=True), name)
     return Markup(source)
-
-
-@cache
-def _plotly() -> Markup:
-    # The script must not close the element that contains it.
-    source: str = plotly.offline.get_plotlyjs()
-    return Markup(source.replace("</script", "<\\/script").replace("<!--", "<\\!--"))

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from ringroad_lab.comparison import RunComparison
-from ringroad_lab.record import MeasurementStatus, RunRecord
-from ringroad_lab.report.figures import Cell, frames_text, metric_title
+from ringroad_lab.record import RunRecord
+from ringroad_lab.report.figures import MARKS, MARKS_LEGEND, Cell, frames_text, metric_title
 from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.plain_text import printable
@@ -137,7 +137,8 @@ def _grid_blocks(part: GridSection) -> list[str]:
         line = [_figure(part.scale, part.line_rates[mix.name])] if part.line_rates else []
         rows.append([mix.name, *(_cell(cell, part.scale) for cell in grid.row(mix)), *line])
     title = f"### {_plain(grid.title)}: {_plain(metric_title(grid.metric))}, {_plain(part.scale.unit)}"
-    return [title, _table(head, rows, numbers_from=1), *([_list(part.losses)] if part.losses else [])]
+    legend = [_plain(f"{MARKS_LEGEND}.")] if any(cell.status in MARKS for cell in grid.cells.values()) else []
+    return [title, _table(head, rows, numbers_from=1), *legend, *([_list(part.losses)] if part.losses else [])]
 
 
 def _cell(cell: Cell | None, scale: Scale) -> str:
@@ -145,10 +146,10 @@ def _cell(cell: Cell | None, scale: Scale) -> str:
         return _NOTHING
     if cell.median is None:
         return str(cell.status)
-    marks = {MeasurementStatus.DISTURBED: "~ ", MeasurementStatus.LOWER_BOUND: "≥ ", MeasurementStatus.INCONCLUSIVE: "? "}
+    mark = f"{MARKS[cell.status]} " if cell.status in MARKS else ""
     spread = f" ({scale.aligned(min(cell.values))} … {scale.aligned(max(cell.values))})" if len(cell.values) > 1 else ""
     missing = f", {cell.without_figure} invalid" if cell.without_figure else ""
-    return f"{marks.get(cell.status, '')}{scale.aligned(cell.median)}{spread}{missing}"
+    return f"{mark}{scale.aligned(cell.median)}{spread}{missing}"
 
 
 def _figure(scale: Scale, value: float | None) -> str:

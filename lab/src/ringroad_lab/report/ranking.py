@@ -17,7 +17,7 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     """Return the order of the devices for a method and frame size, as part of a sentence.
 
     A device is called the highest only if no trial behind the figures was disturbed, and if the comparison with each other device shows
-    a difference.
+    a difference. If only some of the comparisons show one, these are stated.
     """
     kept = [
         _with_one_metric(m, metric) for m in record.measurements if _matches(m, topology, method, frame) and metric in m.outcome.metrics
@@ -34,7 +34,7 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     tally = tally_disturbances(trial for m in kept for trial in m.trials)
     if tally.left:
         return (
-            f"the order of the devices is not decided ({whole}): {tally.describe()}; a quieter machine, `isolation`, or more "
+            f"the order of the devices by {title} is not decided ({whole}): {tally.describe()}; a quieter machine, `isolation`, or more "
             f"`disturbance.extra_trials` would decide it"
         )
     # A run that was killed has no record of some devices.
@@ -42,10 +42,14 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     only = record.model_copy(update={"measurements": tuple(kept), "duts": devices})
     found = {dut: _comparison(only, dut, best, metric) for dut in others}
     open_duts = [dut for dut, comparison in found.items() if comparison.verdict not in (Verdict.IMPROVEMENT, Verdict.REGRESSION)]
-    undecided = grouped(open_duts, lambda dut: found[dut].reason or found[dut].verdict)
-    if undecided:
+    if open_duts:
+        undecided = grouped(open_duts, lambda dut: found[dut].reason or found[dut].verdict)
         reasons = "; ".join(f"{best} compared with {' and '.join(duts)}: {reason}" for reason, duts in undecided.items())
-        return f"the order of the devices is not decided ({whole}); {reasons}"
+        lower = [dut for dut in others if dut not in open_duts]
+        if not lower:
+            return f"the order of the devices by {title} is not decided ({whole}); {reasons}"
+        # Both are said: a difference between two devices does not depend on the others.
+        return f"{best} has a higher {title} than {' and '.join(lower)}, and the rest of the order is not decided ({whole}); {reasons}"
     nearest = found[others[0]]
     low, high = nearest.interval or (1.0, 1.0)
     return (

@@ -133,6 +133,14 @@ class Warned(Frozen):
     text: str
 
 
+class DeviceGivenUp(Frozen):
+    """A device failed to start in the same way again and again: its other measurements are not tried."""
+
+    kind: Literal["device-given-up"] = "device-given-up"
+    dut: str
+    reason: str
+
+
 class Ended(Frozen):
     """The last event."""
 
@@ -156,6 +164,7 @@ Event = Annotated[
     | MeasurementDone
     | SetupEnded
     | Warned
+    | DeviceGivenUp
     | Ended,
     Field(discriminator="kind"),
 ]

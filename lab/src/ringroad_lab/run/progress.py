@@ -13,6 +13,7 @@ from ringroad_lab.record import Measurement, MeasurementStatus
 from ringroad_lab.report.plain_text import printable_lines
 from ringroad_lab.report.quantity import duration, quantity
 from ringroad_lab.run.events import (
+    DeviceGivenUp,
     Event,
     MeasurementBegan,
     MeasurementDone,
@@ -97,6 +98,11 @@ class RunProgress:
                 self._console.print(
                     f"warning: {printable_lines(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True
                 )
+            case DeviceGivenUp():
+                text = printable_lines(f"{event.dut}: {event.reason}")
+                self._console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+                # The measurements without a trial need only its first line.
+                self._reported.add((event.reason,))
             case _:
                 pass
         left_s = sum(self._left_s.values())

@@ -26,6 +26,7 @@ from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
+    GIVEN_UP,
     GeneratorCeiling,
     Measurement,
     MeasurementStatus,
@@ -34,6 +35,7 @@ from ringroad_lab.record import (
 )
 from ringroad_lab.run.events import (
     CeilingFound,
+    DeviceGivenUp,
     Event,
     MeasurementBegan,
     MeasurementDone,
@@ -48,6 +50,8 @@ from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, make_method, measuring_s
 from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
+
+_STARTS_TRIED = 3
 
 
 class NoGenerator(Generator):
@@ -76,6 +80,33 @@ class AskingGenerator(WrappedGenerator):
         return self._generator.trial(request)
 
 
+class FailedStarts:
+    """Counts starts of a device that failed one after the other in the same way."""
+
+    def __init__(self) -> None:
+        """Start without failures."""
+        self._way = ""
+        self._count = 0
+        self._last = ""
+
+    def add(self, error: LabError) -> None:
+        """Count a failure."""
+        way = _way(error)
+        self._count = self._count + 1 if way == self._way else 1
+        self._way, self._last = way, str(error)
+
+    @property
+    def why_given_up(self) -> str | None:
+        """Why another start would fail, too; None if it may succeed."""
+        return f"{GIVEN_UP}{self._count} starts failed in the same way, the last so: {self._last}" if self._count >= _STARTS_TRIED else None
+
+
+def _way(error: LabError) -> str:
+    """Return what failures in the same way have in common: not numbers, paths and other names, nor what a program printed."""
+    parts = str(error).partition("\n")[0].split(": ")[:2]
+    return " ".join([type(error).__name__, *(word if word.isalpha() else "#" for part in parts for word in part.split())])
+
+
 class ScheduleRunner:
     """Carries out a schedule of measurements."""
 
@@ -96,11 +127,16 @@ class ScheduleRunner:
         self._emit = emit
         self._is_stopped = is_stopped
         self._ask = ask
+        self._failed_starts: dict[tuple[str, str, bool], FailedStarts] = {}
+        """By device and what it is started for."""
+        self._given_up: set[FailedStarts] = set()
+        """Those of which `DeviceGivenUp` was emitted."""
 
     def run(self, measured: frozenset[int] = frozenset()) -> None:
         """Make all measurements that are missing.
 
-        A device that does not start, or dies, makes its measurements invalid, with the reason; the other measurements continue.
+        A device that does not start, or dies, makes its measurements invalid, with the reason; the other measurements continue. If it
+        fails to start in the same way again and again, it is not started any more.
 
         Raises:
             RunStoppedError: the user stopped the run.
@@ -114,13 +150,22 @@ class ScheduleRunner:
         """Measure as much of a round as one start of the device allows; return the remaining measurements."""
         self._stop_if_requested()
         begun_at = time.time()
+        start = (planned.dut.label, planned.scenario.topology.value, todo[0].is_between_stations)
+        failed_starts = self._failed_starts.setdefault(start, FailedStarts())
+        if reason := failed_starts.why_given_up:
+            if failed_starts not in self._given_up:
+                self._given_up.add(failed_starts)
+                self._emit(DeviceGivenUp(dut=planned.dut.label, reason=reason))
+            return self._end_unmeasured(planned, todo, begun_at, reason)
         done = 0
         throughputs_fps: dict[str, float] = {}
         try:
             if todo[0].is_between_stations:
                 self._run_between_stations(planned, todo[0])
+                del self._failed_starts[start]
                 return todo[1:]
             with self._setups.make(planned.scenario, planned.dut) as (setup, samples):
+                del self._failed_starts[start]
                 self._emit(SetupReady(dut=setup.record(), repetition=planned.repetition, generator_version=setup.generator_version()))
                 try:
                     while done < len(todo) and not todo[done].is_between_stations:
@@ -138,12 +183,16 @@ class ScheduleRunner:
                 # The measurements are reported already; only the setup was not taken down properly.
                 self._emit(Warned(text=f"{planned.dut.label}: {error}"))
                 return todo[done:]
-            # The setup did not start: its other measurements would fail too. A measurement between stations fails alone.
-            failed = todo[:1] if todo[0].is_between_stations else [each for each in todo if not each.is_between_stations]
-            for each in failed:
-                self._end_measurement(planned, each, begun_at, _invalid(str(error)), (), {})
-            return [each for each in todo if each not in failed]
+            failed_starts.add(error)
+            return self._end_unmeasured(planned, todo, begun_at, str(error))
         return todo[done:]
+
+    def _end_unmeasured(self, planned: Round, todo: list[ScheduledMeasurement], begun_at: float, reason: str) -> list[ScheduledMeasurement]:
+        """End the measurements that need what did not start; return the others. A measurement between stations fails alone."""
+        failed = todo[:1] if todo[0].is_between_stations else [each for each in todo if not each.is_between_stations]
+        for each in failed:
+            self._end_measurement(planned, each, begun_at, _invalid(reason), (), {})
+        return [each for each in todo if each not in failed]
 
     def _run_between_stations(self, planned: Round, measurement: ScheduledMeasurement) -> None:
         """Make one measurement that needs no setup."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +12,11 @@ from pathlib import Path, PurePosixPath
 from ringroad_lab.build.choice import BuildChoice, StagedBuild, StagedGuestBuild
 from ringroad_lab.build.commit import make_build
 from ringroad_lab.build.packages import unpack_packages
+from ringroad_lab.build.unpack import Unpacker, own_copy
 from ringroad_lab.errors import BuildError, HostError
 from ringroad_lab.host.interface import Host
 from ringroad_lab.scenario.model import DutChoice, Scenario
 
-# Time limit that is enough for images of several gigabytes.
-_TIMEOUT_S = 900.0
 _FILE_SYSTEM = ("usr", "bin", "sbin", "lib")
 
 
@@ -76,7 +73,7 @@ class Staging:
                 self._staged[key] = self._make(choice, Path(tempfile.mkdtemp(dir=unpacked)))
             except BuildError as error:
                 raise BuildError(f"{name}: {error}", error.log) from error
-            except (HostError, OSError, tarfile.TarError, ValueError, LookupError, TypeError) as error:
+            except (HostError, OSError, ValueError) as error:
                 raise BuildError(f"{name}: {choice} is not available: {error}") from error
         self.facts[name] = self._staged[key].facts
         return self._staged[key]
@@ -105,24 +102,10 @@ class Staging:
             # Nothing is copied: the record has the sums of the files that run.
             root.symlink_to(path)
             return f"image {path}"
-        form = "oci"
-        if path.is_file():
-            with tarfile.open(path) as archive:
-                names = {PurePosixPath(name).as_posix() for name in archive.getnames()}
-            if not {"oci-layout", "manifest.json"} & names:
-                root.mkdir()
-                self._host.run(["tar", "--extract", "--file", str(path), "--directory", str(root)], timeout_s=_TIMEOUT_S)
-                return f"image {path}, sha256:{self._host.run(['sha256sum', str(path)], timeout_s=_TIMEOUT_S).stdout[:64]}"
-            form = "oci-archive" if "oci-layout" in names else "docker-archive"
-        copied = folder / "oci"
-        for program in ("skopeo", "umoci"):
-            self._host.require(program, program)
-        source = f"{form}:{path}{tag and f':{tag}'}"
-        # The image gets a fixed name: umoci cannot unpack images without a name.
-        self._host.run(["skopeo", "copy", "--insecure-policy", source, f"oci:{copied}:build"], timeout_s=_TIMEOUT_S)
-        self._host.run(["umoci", "raw", "unpack", "--image", f"{copied}:build", str(root)], timeout_s=_TIMEOUT_S)
-        (manifest,) = json.loads((copied / "index.json").read_text())["manifests"]
-        return f"image {image}, {manifest['digest']}"
+        root.mkdir()
+        (folder / "image").mkdir()
+        copy = own_copy(self._host, path, folder / "image")
+        return f"image {image}, {Unpacker(self._host, root).unpack('image', copy, *([tag] if tag else []))}"
 
 
 def _split_tag(image: str) -> tuple[Path, str]:

@@ -78,7 +78,9 @@ def symmetric(interval: tuple[float, float]) -> tuple[float, float]:
 def _logarithms(samples: Sequence[float], confidence: float) -> Samples:
     values = np.asarray(samples, dtype=np.float64)
     if len(values) < needed_samples(confidence):
-        raise ValueError(f"{len(values)} samples; an interval of {100 * confidence:g} % needs {needed_samples(confidence)}")
+        raise ValueError(
+            f"{len(values)} sample{'s' * (len(values) > 1)}; an interval of {100 * confidence:g} % needs {needed_samples(confidence)}"
+        )
     if not np.all(np.isfinite(values)) or not np.all(values > 0):
         raise ValueError("a ratio needs samples above 0")
     logarithms: Samples = np.log(values)

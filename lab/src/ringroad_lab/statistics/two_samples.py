@@ -85,7 +85,9 @@ def compare(
         return result(Verdict.INVALID, "a sample is negative or not a measurable number")
     needed, fewest = needed_samples(confidence), min(len(baseline), len(candidate))
     if fewest < needed:
-        sentence = f"{fewest} samples; an interval of {100 * confidence:g} % needs {needed}, finding 5 % needs {DEFAULT_PAIRS}"
+        sentence = (
+            f"{fewest} sample{'s' * (fewest > 1)}; an interval of {100 * confidence:g} % needs {needed}, finding 5 % needs {DEFAULT_PAIRS}"
+        )
         return result(Verdict.INCONCLUSIVE, sentence)
     if not all(samples):
         if not any(samples):

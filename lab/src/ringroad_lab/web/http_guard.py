@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -78,7 +79,11 @@ class HttpGuard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await self._app(scope, receive_limited, send_guarded)
+        try:
+            await self._app(scope, receive_limited, send_guarded)
+        except ClientDisconnect:
+            # Nobody waits for an answer, and a log that strangers can fill helps nobody.
+            return
 
 
 def _limit(path: str) -> int:
