@@ -9,7 +9,7 @@
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Maximum number of guarded mappings of a process at a time. The kernel allows a process slightly fewer mappings
 /// (`vm.max_map_count`), so one guest cannot use up the entries of another. Entries that were never in use take no
@@ -28,16 +28,68 @@ pub enum GuardError {
     Signal(i32),
 }
 
-/// Entry of the table. `start` is 0 in a free entry, and 1 while the entry is being filled.
+/// Value of [`GuardEntry::start`] while the entry is being filled.
+const FILLING: usize = 1;
+
+/// Entry of the table.
 struct GuardEntry {
+    /// First byte of the mapping; 0 in a free entry.
     start: AtomicUsize,
     bytes: AtomicUsize,
+    /// Number of times that the entry was taken.
+    version: AtomicU32,
     lost: AtomicBool,
 }
 
-static GUARDS: [GuardEntry; MAX_GUARDED_MAPPINGS] = [const {
-    GuardEntry { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), lost: AtomicBool::new(false) }
-}; MAX_GUARDED_MAPPINGS];
+impl GuardEntry {
+    const fn new() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            version: AtomicU32::new(0),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes the entry, if it is free.
+    fn take(&self) -> bool {
+        let taken = self.start.compare_exchange(0, FILLING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if taken {
+            self.version.fetch_add(1, Ordering::Release);
+            // A reader that sees a later store sees the new version too.
+            fence(Ordering::Release);
+        }
+        taken
+    }
+
+    fn fill(&self, start: usize, bytes: usize) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.lost.store(false, Ordering::Relaxed);
+        self.start.store(start, Ordering::Release);
+    }
+
+    fn give_back(&self) {
+        self.start.store(0, Ordering::Release);
+    }
+
+    /// Start and size of the mapping. `None` if the entry is free, or changes during the call: then no user of its
+    /// mapping is the caller.
+    fn mapping(&self) -> Option<(usize, usize)> {
+        self.read(|| {})
+    }
+
+    /// Works as [`Self::mapping`], and calls `meanwhile` in the middle.
+    fn read(&self, meanwhile: impl FnOnce()) -> Option<(usize, usize)> {
+        let version = self.version.load(Ordering::Acquire);
+        let start = self.start.load(Ordering::Acquire);
+        meanwhile();
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        (start > FILLING && self.version.load(Ordering::Relaxed) == version).then_some((start, bytes))
+    }
+}
+
+static GUARDS: [GuardEntry; MAX_GUARDED_MAPPINGS] = [const { GuardEntry::new() }; MAX_GUARDED_MAPPINGS];
 /// Number of entries that were ever in use.
 static USED_GUARDS: AtomicUsize = AtomicUsize::new(0);
 /// Previous handler of SIGBUS; set once, before the first entry is in use.
@@ -59,10 +111,7 @@ impl MappingGuard {
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Result<Self, GuardError> {
         watch_for_loss()?;
         let guard = Self(take_guard()?);
-        let entry = &GUARDS[guard.0];
-        entry.bytes.store(bytes, Ordering::Relaxed);
-        entry.lost.store(false, Ordering::Relaxed);
-        entry.start.store(start.as_ptr() as usize, Ordering::Release);
+        GUARDS[guard.0].fill(start.as_ptr() as usize, bytes);
         Ok(guard)
     }
 
@@ -77,13 +126,13 @@ impl MappingGuard {
 
 impl Drop for MappingGuard {
     fn drop(&mut self) {
-        GUARDS[self.0].start.store(0, Ordering::Release);
+        GUARDS[self.0].give_back();
     }
 }
 
 fn take_guard() -> Result<usize, GuardError> {
     for (index, entry) in GUARDS.iter().enumerate() {
-        if entry.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if entry.take() {
             USED_GUARDS.fetch_max(index + 1, Ordering::AcqRel);
             return Ok(index);
         }
@@ -124,9 +173,8 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
     // SAFETY: a SIGBUS has an address.
     let address = unsafe { info_of_fault.si_addr() } as usize;
     for entry in GUARDS.iter().take(USED_GUARDS.load(Ordering::Acquire)) {
-        let start = entry.start.load(Ordering::Acquire);
-        let bytes = entry.bytes.load(Ordering::Relaxed);
-        if start > 1 && (start..start + bytes).contains(&address) {
+        let Some((start, bytes)) = entry.mapping() else { continue };
+        if (start..start + bytes).contains(&address) {
             entry.lost.store(true, Ordering::Relaxed);
             // SAFETY: replaces exactly a mapping of the table. The interrupted thread uses the mapping, so no thread
             // unmaps it now.
@@ -170,5 +218,30 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
             // SAFETY: setting a signal's default action is safe in a handler.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_changes_while_it_is_read_names_no_mapping() {
+        let entry = GuardEntry::new();
+        let enter = |start, bytes| {
+            assert!(entry.take());
+            entry.fill(start, bytes);
+        };
+        enter(1 << 20, 4096);
+        assert_eq!(entry.mapping(), Some((1 << 20, 4096)));
+        let reuse = || {
+            entry.give_back();
+            enter(1 << 30, 1 << 21);
+        };
+        assert_eq!(entry.read(reuse), None);
+        assert_eq!(entry.mapping(), Some((1 << 30, 1 << 21)));
+        entry.give_back();
+        assert_eq!(entry.mapping(), None);
     }
 }
