@@ -11,9 +11,10 @@
  *   4           metadata (hw_data): what the card reports about the frame; then padding up to a multiple of 8
  *   then        the frame (sw_data), without FCS; then padding up to a multiple of 8
  *
- * A handle is for one thread at a time, and not for a child after fork(). Several handles of one card are
- * independent; a channel belongs to one of them. A function that fails sets errno; szecard_error() describes
- * the failure in words.
+ * A handle is for one thread at a time. Several handles of one card are independent; a channel belongs to one
+ * of them. A function that fails sets errno; szecard_error() describes the failure in words. A handle belongs
+ * to the process that opened it: in a child of fork() each function fails with EBADF, and szedata_close()
+ * frees the child's copy alone.
  */
 #ifndef _LIBSZE2_H_
 #define _LIBSZE2_H_

@@ -4,7 +4,10 @@
  * skipped. */
 #include <libsze2.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -428,6 +431,90 @@ static void settings_are_read_and_set(void)
     szedata_close(sze);
 }
 
+static int has_succeeded(pid_t child)
+{
+    int status;
+
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* What a child of fork() finds of its parent's handle. */
+static int use_of_parents_handle(struct szedata *sze)
+{
+    unsigned char frame[60] = {0};
+    unsigned int len;
+    short events = SZEDATA_POLLRX | SZEDATA_POLLTX;
+    __u32 rx = 4, tx = 0;
+
+    failures = 0;
+    alarm(60);
+    CHECK(szedata_read_next(sze, &len) == NULL && errno == EBADF);
+    CHECK(strstr(szecard_error(), "a child of that process") != NULL);
+    CHECK(szedata_prepare_and_try_write_next(sze, NULL, 0, frame, sizeof(frame), 0) == -1 && errno == EBADF);
+    CHECK(szedata_poll(sze, &events, -1) == -1 && errno == EBADF);
+    CHECK(szedata_rx_lock_data(sze, 1) == NULL && errno == EBADF);
+    CHECK(szedata_tx_lock_data(sze, 60, 0) == NULL && errno == EBADF);
+    CHECK(szedata_subscribe3(sze, &rx, &tx) == EBADF);
+    CHECK(szedata_start(sze) == EBADF);
+    szedata_close(sze);
+    szedata_close(open_channels(2, 2));
+    return CHECK_RESULT();
+}
+
+static void handles_are_their_processs(void)
+{
+    struct szedata *sze = open_channels(1, 1), *other;
+    unsigned char frame[100], *segment;
+    unsigned int number, len;
+    __u32 rx, tx = 0;
+    int ends[2];
+    pid_t child;
+
+    /* The child finds a segment half read, and collected ones. */
+    for (number = 0; number < 3; number++) {
+        fill(frame, sizeof(frame), number);
+        CHECK(szedata_prepare_and_try_write_next(sze, NULL, 0, frame, sizeof(frame), 0) == 0);
+    }
+    segment = await_next(sze, &len);
+    child = fork();
+    if (child == 0)
+        _exit(use_of_parents_handle(sze));
+    CHECK(has_succeeded(child));
+    CHECK(segment != NULL && is_frame(segment, len, 0, sizeof(frame)));
+    for (number = 1; number < 3; number++) {
+        segment = await_next(sze, &len);
+        CHECK(segment != NULL && is_frame(segment, len, number, sizeof(frame)));
+    }
+    child = fork();
+    if (child == 0)
+        execlp("true", "true", (char *)NULL);
+    CHECK(has_succeeded(child));
+    szedata_close(sze);
+
+    /* A process that ends without szedata_close(), and whose child lives on. */
+    if (pipe(ends) != 0)
+        exit(1);
+    child = fork();
+    if (child == 0) {
+        sze = open_channels(1, 0);
+        if (fork() == 0) {
+            close(ends[1]);
+            _exit(read(ends[0], frame, 1) == 0 ? 0 : 1);
+        }
+        _exit(CHECK_RESULT());
+    }
+    CHECK(has_succeeded(child));
+    other = szedata_open(card);
+    do {
+        sched_yield();
+        rx = 1;
+        CHECK(szedata_subscribe3(other, &rx, &tx) == 0);
+    } while (rx == 0 && failures == 0);
+    szedata_close(other);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     card = getenv("SZE2_CARD");
@@ -445,5 +532,6 @@ int main(void)
     a_garbled_buffer_is_reported();
     written_garbage_is_reported();
     settings_are_read_and_set();
+    handles_are_their_processs();
     return CHECK_RESULT();
 }

@@ -14,9 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define REQUIRE(condition)                                                                              \
@@ -398,13 +400,83 @@ static void check_system(void)
     pcap_close(a);
 }
 
+static void await_success(pid_t child)
+{
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* A device belongs to the process that opened it. A and B are on a switch. */
+static void check_fork(void)
+{
+    pcap_t *a = open_device(device_a, 10), *b = open_device(device_b, 10);
+    struct pcap_pkthdr *header;
+    send_frames(b, 1, 1);
+    const unsigned char *held = receive(a, &header);
+    REQUIRE(number_of(held) == 1);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(PATIENCE_MS / 1000);
+        const unsigned char *bytes;
+        struct pcap_stat counts;
+        REQUIRE(number_of(held) == 0);
+        REQUIRE(pcap_next_ex(a, &header, &bytes) == PCAP_ERROR);
+        REQUIRE(strstr(pcap_geterr(a), "a child of that process") != NULL);
+        REQUIRE(pcap_next(a, header) == NULL);
+        REQUIRE(pcap_dispatch(a, 1, count_and_break, NULL) == PCAP_ERROR);
+        REQUIRE(pcap_loop(a, 1, count_and_break, NULL) == PCAP_ERROR);
+        errno = 0;
+        REQUIRE(pcap_inject(a, frame(9, 60), 60) == PCAP_ERROR && errno == EBADF);
+        REQUIRE(pcap_sendpacket(a, frame(9, 60), 60) == PCAP_ERROR);
+        REQUIRE(pcap_stats(a, &counts) == PCAP_ERROR);
+        REQUIRE(pcap_get_selectable_fd(a) == PCAP_ERROR);
+        pcap_breakloop(a);
+        pcap_close(a);
+        /* A device of its own, which sends what it took though nothing closes it. */
+        pcap_t *own = open_device("vale0:own", 10);
+        send_frames(own, 2, 1);
+        exit(0);
+    }
+    await_success(child);
+    REQUIRE(number_of(receive(a, &header)) == 2);
+    send_frames(b, 3, 1);
+    REQUIRE(number_of(receive(a, &header)) == 3);
+    /* Devices end with their process, though a child of it lives. */
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        exit(read(ends[0], ends, 1) == 0 ? 0 : 1);
+    }
+    pcap_close(a);
+    char error[PCAP_ERRBUF_SIZE];
+    while ((a = pcap_open_live(device_a, 262144, 1, 10, error)) == NULL)
+        sched_yield();
+    close(ends[1]);
+    await_success(child);
+    /* Another program. */
+    child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0)
+        execlp("true", "true", NULL);
+    await_success(child);
+    send_frames(a, 4, 1);
+    while (number_of(receive(b, &header)) != 4) {
+    }
+    pcap_close(a);
+    pcap_close(b);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } checks[] = {
     {"breakloop", check_breakloop}, {"descriptor", check_descriptor}, {"timeout", check_timeout},
     {"full", check_full},           {"both-ways", check_both_ways},   {"frames", check_frames},
-    {"drops", check_drops},         {"system", check_system},
+    {"drops", check_drops},         {"system", check_system},         {"fork", check_fork},
 };
 
 static void replay(const char *name)

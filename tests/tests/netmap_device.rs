@@ -95,8 +95,8 @@ fn a_killed_program_that_overwrote_its_region_disturbs_no_other() {
     passes(&Daemon::start(), &[], "hostile", &[]);
 }
 
-/// A command for an example that is linked with the library.
-fn linked(daemon: &Daemon, name: &str, arguments: &[&str]) -> Command {
+/// A command for a program of a folder of `compat` that is linked with the library.
+fn linked(daemon: &Daemon, folder: &str, name: &str, arguments: &[&str]) -> Command {
     let libraries = daemon.folder().join("lib");
     if std::fs::create_dir(&libraries).is_ok() {
         for file in ["libringroad.so.0", "libringroad.so"] {
@@ -105,7 +105,7 @@ fn linked(daemon: &Daemon, name: &str, arguments: &[&str]) -> Command {
     }
     let libraries = libraries.to_str().unwrap();
     let link = [format!("-L{libraries}"), "-lringroad".to_owned(), format!("-Wl,-rpath,{libraries}")];
-    let program = compiled(daemon.folder(), "examples", name, &link.each_ref().map(String::as_str));
+    let program = compiled(daemon.folder(), folder, name, &link.each_ref().map(String::as_str));
     let mut command = Command::new(program);
     command.args(arguments).env("RINGROAD_SOCKET", daemon.socket());
     command
@@ -120,8 +120,8 @@ fn bridged(send: &str, from: &str, to: &str, receive: &str) {
     let expect = expect.to_str().unwrap();
     let mut expected = Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect, receive, FRAMES]));
     let _ = expected.await_line("ready");
-    let bridge = Service::start(linked(&daemon, "bridge", &[from, to]));
-    let mut source = Service::start(linked(&daemon, "source", &[send, FRAMES]));
+    let bridge = Service::start(linked(&daemon, "examples", "bridge", &[from, to]));
+    let mut source = Service::start(linked(&daemon, "examples", "source", &[send, FRAMES]));
     for program in [&mut source, &mut expected] {
         let (status, printed) = program.await_end();
         assert!(status.success(), "{printed}");
@@ -135,6 +135,14 @@ fn the_examples_pass_frames_without_a_preloaded_library() {
 }
 
 #[test]
+fn parent_and_child_share_a_port_that_was_open_at_the_fork() {
+    let daemon = Daemon::start();
+    let (status, printed) = Service::start(linked(&daemon, "tests/device", "forked", &[])).await_end();
+    assert!(status.success(), "{printed}");
+    daemon.await_status("end of all ports", |status| status.ports.is_empty());
+}
+
+#[test]
 fn both_ends_of_a_pipe_list_its_counts() {
     let daemon = Daemon::start();
     let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
@@ -142,7 +150,8 @@ fn both_ends_of_a_pipe_list_its_counts() {
     let mut expected =
         Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect.to_str().unwrap(), "x}1", "501"]));
     let _ = expected.await_line("ready");
-    let (status, printed) = Service::start(linked(&daemon, "source", &["netmap:x{1", "500"])).await_end();
+    let (status, printed) =
+        Service::start(linked(&daemon, "examples", "source", &["netmap:x{1", "500"])).await_end();
     assert!(status.success(), "{printed}");
     let [sender, receiver] = ["x{1", "x}1"].map(|end| daemon.port(end).unwrap().counters);
     assert_eq!((sender.received_frames, sender.received_bytes, sender.delivered_frames), (500, 30_000, 0));

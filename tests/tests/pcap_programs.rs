@@ -309,6 +309,11 @@ fn a_send_to_a_full_ring_waits_or_fails() {
 }
 
 #[test]
+fn a_device_belongs_to_the_process_that_opened_it() {
+    check("fork", "vale0:a", "vale0:b");
+}
+
+#[test]
 fn callbacks_may_send_on_their_own_device() {
     check("both-ways", "vale0:a", "vale0:b");
     check("both-ways", "x{1", "x}1");

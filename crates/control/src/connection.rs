@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ringroad_ring::fork::WithheldFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -30,9 +31,12 @@ pub const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 const RECEIVE_BYTES: usize = 64 << 10;
 
 /// A connection to the daemon. Dropping the connection closes the ports that were opened through it.
+///
+/// A connection is withheld from children of the process ([`ringroad_ring::fork`]): it ends with the process, and is
+/// unusable in a child.
 #[derive(Debug)]
 pub struct Connection {
-    socket: OwnedFd,
+    socket: WithheldFd,
     path: PathBuf,
     timeout: Duration,
     report_wait: Option<fn(Duration)>,
@@ -95,6 +99,7 @@ impl Connection {
         if !is_trusted(path, daemon.uid, rustix::process::geteuid().as_raw()) {
             return Err(ControlError::ForeignDaemon { path: path.to_owned(), uid: daemon.uid });
         }
+        let socket = WithheldFd::from(socket);
         Ok(Self { socket, path: path.to_owned(), timeout, report_wait: None, daemon, unusable: false })
     }
 
@@ -187,7 +192,7 @@ impl Connection {
     /// [`ControlError::Refused`] with the daemon's [`Reply::Error`], or [`ControlError::Unsendable`]: both leave the
     /// connection usable. After any other error the connection is unusable.
     pub fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
-        if self.unusable {
+        if self.unusable || !self.socket.is_own_process() {
             return Err(ControlError::ConnectionUnusable);
         }
         let frame = encode_request(request)?;
@@ -215,7 +220,7 @@ impl Connection {
     /// Moves the connection's socket to the descriptor that `target` returns.
     #[must_use]
     pub fn relocated(mut self, relocate: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
-        self.socket = relocate(self.socket);
+        self.socket = relocate(self.socket.into()).into();
         self
     }
 
@@ -313,7 +318,7 @@ impl Connection {
 
 impl From<Connection> for OwnedFd {
     fn from(connection: Connection) -> Self {
-        connection.socket
+        connection.socket.into()
     }
 }
 

@@ -62,8 +62,9 @@ pub enum ControlError {
     /// The request cannot be sent; no byte was sent.
     #[error("request not sent: {0}")]
     Unsendable(#[from] EncodeError),
-    /// An earlier request on this connection failed, so the stream is out of step.
-    #[error("this connection failed before: open a new one")]
+    /// An earlier request on this connection failed, so the stream is out of step; or a process that forked this one
+    /// made the connection.
+    #[error("this connection failed before, or belongs to the process that forked this one: open a new one")]
     ConnectionUnusable,
     /// The daemon refused the request.
     #[error("{0}")]

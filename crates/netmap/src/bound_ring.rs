@@ -13,7 +13,6 @@
 //! - pipe, rx: slots with another buffer are copied into the peer's tx ring; `head` goes into the control block, where
 //!   the sender finds it;
 //! - monitor, rx: as for a pipe, without copies.
-#![allow(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -302,10 +301,7 @@ impl BoundRing {
         if own.len() < usize::from(slot.len) {
             return;
         }
-        // SAFETY: the slot is the program's until it is published below, so its buffer is this thread's; `own`
-        // guarantees `len` mapped bytes.
-        let into = unsafe { std::slice::from_raw_parts_mut(own.as_ptr(), own.len()) };
-        if user_memory::read_bytes(slot.ptr as usize, into).is_err() {
+        if user_memory::read_shared(slot.ptr as usize, &own).is_err() {
             // A frame that cannot be read counts as empty.
             self.view.slot(index).store(Slot { len: 0, ..slot });
         }

@@ -2,27 +2,18 @@
 //! lives.
 //!
 //! [`ringroad_ring::liveness`] proves the number by an open file description. A child that inherits it would keep it
-//! open after the process's end. So children close it after a fork, and open their own.
-#![allow(unsafe_code)]
+//! open after the process's end. So it is withheld from children, which open their own.
 
 use std::os::fd::AsFd;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ringroad_ring::fork::ProcessMark;
 use ringroad_ring::liveness;
 use ringroad_ring::region::Region;
 use ringroad_ring::shared_lock::HolderNumber;
 
-use crate::private_descriptors::{self, PrivateDescriptor};
-
-/// Number of forks between the process that made the first holder and this process.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-extern "C" fn after_fork_in_child() {
-    FORKS.fetch_add(1, Ordering::Release);
-    private_descriptors::close_those_of_parent();
-}
+use crate::private_descriptors::PrivateDescriptor;
 
 /// Number of a process in a region.
 #[derive(Debug)]
@@ -30,33 +21,18 @@ pub(crate) struct Holder {
     region: Arc<Region>,
     /// Number; 0: none yet.
     number: AtomicU32,
-    /// Value of [`FORKS`] when `number` was taken.
-    forks: AtomicU32,
-    /// Open file that holds the number, and the value of [`FORKS`] at its opening.
-    proof: Mutex<Option<(PrivateDescriptor, u32)>>,
-}
-
-/// Ends a proof. Does not close a parent's descriptor: its number may belong to another file by now.
-fn end(proof: Option<(PrivateDescriptor, u32)>) {
-    if let Some((descriptor, forks)) = proof {
-        match forks == FORKS.load(Ordering::Acquire) {
-            true => drop(descriptor),
-            false => std::mem::forget(descriptor),
-        }
-    }
+    /// Process that took `number`.
+    process: AtomicU32,
+    /// Open file that holds the number, and the process that opened it.
+    proof: Mutex<Option<(PrivateDescriptor, ProcessMark)>>,
 }
 
 impl Holder {
     pub(crate) fn new(region: &Arc<Region>) -> Self {
-        static CHILDREN: Once = Once::new();
-        // SAFETY: the handler only makes system calls and changes atomics.
-        CHILDREN.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(after_fork_in_child));
-        });
         Self {
             region: Arc::clone(region),
             number: AtomicU32::new(0),
-            forks: AtomicU32::new(0),
+            process: AtomicU32::new(ProcessMark::here().number()),
             proof: Mutex::new(None),
         }
     }
@@ -65,7 +41,7 @@ impl Holder {
     /// or if there is no randomness.
     #[inline]
     pub(crate) fn number(&self) -> Option<HolderNumber> {
-        match self.forks.load(Ordering::Acquire) == FORKS.load(Ordering::Acquire) {
+        match ProcessMark::of(self.process.load(Ordering::Acquire)).is_here() {
             true => HolderNumber::new(self.number.load(Ordering::Relaxed)).or_else(|| self.get_number()),
             false => self.get_number(),
         }
@@ -74,12 +50,11 @@ impl Holder {
     #[cold]
     fn get_number(&self) -> Option<HolderNumber> {
         let mut proof = self.proof.try_lock().ok()?;
-        let forks = FORKS.load(Ordering::Acquire);
-        if proof.as_ref().is_none_or(|(_, of)| *of != forks) {
-            end(proof.take());
+        let here = ProcessMark::here();
+        if proof.as_ref().is_none_or(|(_, of)| *of != here) {
             let number = match liveness::prove(self.region.as_fd()) {
                 Ok((number, descriptor)) => {
-                    *proof = Some((PrivateDescriptor::not_for_children(descriptor), forks));
+                    *proof = Some((PrivateDescriptor::not_for_children(descriptor), here));
                     number
                 }
                 // There is no proof, for example without /proc. A ring that such a process leaves locked stays locked
@@ -87,7 +62,7 @@ impl Holder {
                 Err(_) => liveness::unproven()?,
             };
             self.number.store(number.get(), Ordering::Relaxed);
-            self.forks.store(forks, Ordering::Release);
+            self.process.store(here.number(), Ordering::Release);
         }
         HolderNumber::new(self.number.load(Ordering::Relaxed))
     }
@@ -96,13 +71,5 @@ impl Holder {
     #[cold]
     pub(crate) fn is_alive(&self, holder: HolderNumber) -> bool {
         liveness::is_alive(self.region.as_fd(), holder)
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        if let Ok(proof) = self.proof.get_mut() {
-            end(proof.take());
-        }
     }
 }

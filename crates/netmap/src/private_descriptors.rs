@@ -2,11 +2,11 @@
 //!
 //! They have high numbers, because programs may count on low ones. The library remembers them, so that its replacement
 //! of `close` can spare them. If a program closes one nevertheless, the next use detects that and reopens it.
-#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ringroad_ring::fork;
 use rustix::io::Errno;
 
 /// Number of descriptor numbers that can be remembered.
@@ -17,19 +17,16 @@ const DISTANCE: u64 = 256;
 /// Bit for each number. Static and atomic: `close` is called in signal handlers.
 static OWNED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-/// Numbers of [`OWNED`] that a child must not keep, because some state ends with the last copy of the descriptor.
-static NOT_FOR_CHILDREN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-
-fn word_and_bit(set: &[AtomicU64], number: RawFd) -> Option<(&AtomicU64, u64)> {
+fn word_and_bit(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let number = usize::try_from(number).ok()?;
-    Some((set.get(number / 64)?, 1 << (number % 64)))
+    Some((OWNED.get(number / 64)?, 1 << (number % 64)))
 }
 
 /// Whether `number` is a private descriptor of the library.
 #[inline]
 #[must_use]
 pub fn owns(number: RawFd) -> bool {
-    word_and_bit(&OWNED, number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    word_and_bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
 /// Moves `descriptor` to a high number, and remembers it; if no high number is free, it keeps its number. Call
@@ -39,39 +36,17 @@ pub fn hide(descriptor: OwnedFd) -> OwnedFd {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
     let lowest = limit.min(NUMBERS as u64).saturating_sub(DISTANCE) as RawFd;
     let descriptor = rustix::io::fcntl_dupfd_cloexec(&descriptor, lowest).unwrap_or(descriptor);
-    mark(&OWNED, &descriptor);
+    if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
     descriptor
 }
 
 /// Forgets a number that is about to be closed.
 pub fn forget(descriptor: BorrowedFd<'_>) {
-    for set in [&NOT_FOR_CHILDREN, &OWNED] {
-        if let Some((word, bit)) = word_and_bit(set, descriptor.as_raw_fd()) {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
-    }
-}
-
-fn mark(set: &[AtomicU64], descriptor: &OwnedFd) {
-    if let Some((word, bit)) = word_and_bit(set, descriptor.as_raw_fd()) {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
-}
-
-/// To be called in a child that was just forked: closes the descriptors that only the parent may have. Their owners
-/// must not close them again.
-pub(crate) fn close_those_of_parent() {
-    for (index, (of_parent, owned)) in NOT_FOR_CHILDREN.iter().zip(&OWNED).enumerate() {
-        let mut bits = of_parent.swap(0, Ordering::Relaxed);
-        owned.fetch_and(!bits, Ordering::Relaxed);
-        while bits != 0 {
-            let number = index * 64 + bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            // A descriptor that another thread made during the fork may be marked without having been copied: that is
-            // not an error.
-            // SAFETY: it was this library's, whose owner forgets it.
-            unsafe { libc::close(number as RawFd) };
-        }
+    fork::stop_withholding(descriptor);
+    if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
+        word.fetch_and(!bit, Ordering::Relaxed);
     }
 }
 
@@ -88,10 +63,10 @@ impl PrivateDescriptor {
         Self { descriptor: hide(descriptor) }
     }
 
-    /// Hides `descriptor`; children of this process close it after the fork.
+    /// Hides `descriptor`, and withholds it from children of this process.
     pub(crate) fn not_for_children(descriptor: OwnedFd) -> Self {
         let private = Self::new(descriptor);
-        mark(&NOT_FOR_CHILDREN, &private.descriptor);
+        fork::withhold(private.as_fd());
         private
     }
 

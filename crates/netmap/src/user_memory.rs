@@ -7,6 +7,7 @@
 
 use std::ffi::c_void;
 
+use ringroad_ring::shared::SharedBytes;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -38,6 +39,14 @@ fn transfer(call: Transfer, ours: *mut c_void, address: usize, bytes: usize) -> 
 /// EFAULT if a part of the memory cannot be read.
 pub fn read_bytes(address: usize, to: &mut [u8]) -> Result<(), Errno> {
     transfer(libc::process_vm_readv, to.as_mut_ptr().cast(), address, to.len())
+}
+
+/// Fills a part of a region from `address`. No reference to the bytes exists: other processes may write them meanwhile.
+///
+/// # Errors
+/// The error of [`read_bytes`].
+pub fn read_shared(address: usize, to: &SharedBytes<'_>) -> Result<(), Errno> {
+    transfer(libc::process_vm_readv, to.as_ptr().cast(), address, to.len())
 }
 
 /// Writes `from` to `address`.

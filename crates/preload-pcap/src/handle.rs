@@ -4,11 +4,11 @@ mod settings;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use libc::{c_char, c_int};
-use ringroad::Port;
+use ringroad::{Port, PortError, ProcessMark};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::abi::{ERROR_TEXT_BYTES, PCAP_ERROR_BREAK, PCAP_ERROR_RFMON_NOTSUP, PCAP_TSTAMP_PRECISION_NANO};
@@ -52,6 +52,8 @@ pub(crate) struct Active {
     pub(crate) ring_bytes: c_int,
     /// Drop counters of the daemon.
     pub(crate) drops: DropCounters,
+    /// Process that activated the handle.
+    process: ProcessMark,
 }
 
 /// Permission to read, of which a handle has one.
@@ -101,10 +103,12 @@ impl Handle {
         Ok(0)
     }
 
-    /// State since the activation. Fails if the handle is not activated.
+    /// State since the activation. Fails if the handle is not activated, or if a process that forked this one activated
+    /// it.
     #[inline]
     pub(crate) fn active(&self) -> Result<&Active, PcapError> {
-        self.active.get().ok_or_else(PcapError::not_activated)
+        let active = self.active.get().ok_or_else(PcapError::not_activated)?;
+        if active.process.is_here() { Ok(active) } else { Err(PortError::OtherProcess.into()) }
     }
 
     /// Whether calls return instead of waiting.
@@ -121,7 +125,7 @@ impl Handle {
     /// Requests the end of the loop, and wakes its thread. Signal handlers and other threads may call this.
     pub(crate) fn break_loop(&self) {
         self.breaking.store(true, Ordering::Release);
-        if let Some(active) = self.active.get() {
+        if let Ok(active) = self.active() {
             active.nudge();
         }
     }
@@ -206,6 +210,7 @@ impl Active {
             nanoseconds: settings.precision == PCAP_TSTAMP_PRECISION_NANO,
             ring_bytes: c_int::try_from(ring_bytes).unwrap_or(c_int::MAX),
             drops,
+            process: ProcessMark::here(),
         })
     }
 
@@ -245,17 +250,13 @@ impl Active {
 /// Sends accepted frames of a program that ends without closing its devices.
 #[allow(unsafe_code)]
 fn finish_at_exit() {
-    static PROCESS: OnceLock<u32> = OnceLock::new();
+    static REGISTERED: Once = Once::new();
     extern "C" fn finish() {
-        // A forked child has the rings mapped, but they belong to its parent.
-        if PROCESS.get() == Some(&std::process::id()) {
-            contained(|| registry::for_each(|handle| handle.active().into_iter().for_each(inject::finish)));
-        }
+        contained(|| registry::for_each(|handle| handle.active().into_iter().for_each(inject::finish)));
     }
-    PROCESS.get_or_init(|| {
+    REGISTERED.call_once(|| {
         // SAFETY: the function stays mapped with this object, which is loaded until the process ends.
         unsafe { libc::atexit(finish) };
-        std::process::id()
     });
 }
 

@@ -5,6 +5,7 @@
 
 from ringroad._ringroad import (
     DaemonRefused,
+    ForkError,
     FrameTooLong,
     Port,
     PortBusy,
@@ -22,6 +23,7 @@ __all__ = [
     "AsyncPort",
     "Daemon",
     "DaemonRefused",
+    "ForkError",
     "FrameTooLong",
     "Port",
     "PortBusy",

@@ -18,6 +18,9 @@ class PortGone(RingroadError):
 class PortBusy(RingroadError):
     """Another thread uses the port, or a batch of it is open."""
 
+class ForkError(RingroadError):
+    """A process that forked this one opened the port or connection: open another one here."""
+
 class FrameTooLong(ValueError):
     """A frame that no ring of the port can hold."""
 
@@ -34,7 +37,7 @@ class View:
     """Memory of a ring, seen without a copy: ``numpy.asarray(view)``, ``memoryview(view)``.
 
     It stays mapped while the view, or any object made from it, exists. Once its batch is released or sent, it shows
-    what others put there: copy what you keep.
+    what others put there: copy what you keep. In a child of ``os.fork()`` objects made before it read zeros.
     """
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -90,7 +93,8 @@ class Port:
 
     ``name`` is as everywhere in Ringroad: ``vale0:a``, ``pipe{1``, ``xdp:eth0``, ``file.pcap``. A daemon is started
     where the port needs one and none runs, unless ``start`` is false. With ``reconnect`` the port continues when the
-    daemon ends and comes back. One thread uses a port at a time; another one gets ``PortBusy``.
+    daemon ends and comes back. One thread uses a port at a time; another one gets ``PortBusy``. A port belongs to the
+    process that opened it; a child of ``os.fork()`` gets ``ForkError``.
     """
 
     def __new__(

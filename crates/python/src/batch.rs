@@ -138,6 +138,7 @@ impl RxBatch {
     }
 
     fn expect_open(&self) -> PyResult<()> {
+        self.shared.as_ref().map_or(Ok(()), |shared| shared.expect_own_process())?;
         let is_over = self.shared.is_some() && self.is_over.load(Ordering::Acquire);
         if is_over { Err(PyValueError::new_err("the batch was released")) } else { Ok(()) }
     }
@@ -249,6 +250,7 @@ impl TxBatch {
     }
 
     fn expect_open(&self) -> PyResult<()> {
+        self.shared.expect_own_process()?;
         let is_over = !self.lengths.is_empty() && self.is_over.load(Ordering::Acquire);
         if is_over { Err(PyValueError::new_err("the batch was sent")) } else { Ok(()) }
     }

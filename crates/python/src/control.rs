@@ -5,15 +5,18 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use ringroad::ProcessMark;
 use ringroad::control::{Connection, Reply, Request, socket_path};
 
-use crate::errors::{PortBusy, RingroadError, of_control};
+use crate::errors::{PortBusy, RingroadError, expect_own_process, of_control};
 
 /// A connection to the daemon. `ringroad.Daemon` gives its replies their types.
 #[pyclass(frozen, subclass, module = "ringroad")]
 #[derive(Debug)]
 pub(crate) struct Daemon {
     connection: Mutex<Connection>,
+    /// Process that made the connection.
+    process: ProcessMark,
 }
 
 #[pymethods]
@@ -28,11 +31,12 @@ impl Daemon {
             connection.hello("python").map(|_| connection)
         });
         let connection = connected.map_err(|error| of_control(py, &error))?;
-        Ok(Self { connection: Mutex::new(connection) })
+        Ok(Self { connection: Mutex::new(connection), process: ProcessMark::here() })
     }
 
     /// Sends a request in JSON. Returns the reply in JSON.
     fn request_json(&self, py: Python<'_>, request: &str) -> PyResult<String> {
+        expect_own_process(self.process)?;
         let request: Request =
             serde_json::from_str(request).map_err(|error| PyValueError::new_err(error.to_string()))?;
         if matches!(request, Request::Open { .. } | Request::NetmapOpen | Request::Netmap { .. }) {

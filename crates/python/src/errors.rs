@@ -4,7 +4,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use ringroad::control::ControlError;
-use ringroad::{OpenError, PortError};
+use ringroad::{OpenError, PortError, ProcessMark};
 
 /// Defines exceptions, each with the built-in exception or [`RingroadError`] that it is, and adds them to the module.
 macro_rules! exceptions {
@@ -22,6 +22,7 @@ exceptions! {
     RingroadError(PyRuntimeError): "What Ringroad refused, or could not do.";
     PortGone(RingroadError): "The port does not work any more: close it, and open it again.";
     PortBusy(RingroadError): "Another thread uses the port, or a batch of it is open.";
+    ForkError(RingroadError): "A process that forked this one opened the port or connection: open another one here.";
     FrameTooLong(PyValueError): "A frame that no ring of the port can hold.";
     DaemonRefused(RingroadError): "The daemon's reason, in words; `kind` names it for programs, `advice` is the remedy.";
 }
@@ -30,8 +31,14 @@ exceptions! {
 pub(crate) fn of_port(error: PortError) -> PyErr {
     match error {
         PortError::FrameTooLong { .. } => FrameTooLong::new_err(error.to_string()),
+        PortError::OtherProcess => ForkError::new_err(error.to_string()),
         _ => PortGone::new_err(error.to_string()),
     }
+}
+
+/// Fails if the process with the mark `process` forked this one. Objects of Python then belong to the parent.
+pub(crate) fn expect_own_process(process: ProcessMark) -> PyResult<()> {
+    if process.is_here() { Ok(()) } else { Err(of_port(PortError::OtherProcess)) }
 }
 
 /// Makes the exception for a port that cannot be opened.

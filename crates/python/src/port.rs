@@ -10,10 +10,10 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use ringroad::{Interest, OpenOptions, Queue};
+use ringroad::{Interest, OpenOptions, ProcessMark, Queue};
 
 use crate::batch::{RxBatch, TxBatch};
-use crate::errors::{PortBusy, PortGone, of_opening, of_port};
+use crate::errors::{self, PortBusy, PortGone, of_opening, of_port};
 
 /// Maximum time of a wait before the interpreter checks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -178,12 +178,18 @@ impl Opened {
 
 /// State that a port shares with its batches. `None` once the port is closed.
 #[derive(Debug)]
-pub(crate) struct Shared(Mutex<Option<Opened>>);
+pub(crate) struct Shared {
+    opened: Mutex<Option<Opened>>,
+    /// Process that opened the port.
+    process: ProcessMark,
+}
 
 impl Shared {
-    /// Locks the port for this thread. Fails if another thread uses it.
+    /// Locks the port for this thread. Fails if another thread uses it, or if its process forked this one.
     pub(crate) fn lock(&self) -> PyResult<MutexGuard<'_, Option<Opened>>> {
-        match self.0.try_lock() {
+        // In a child a thread that does not run there may hold the lock.
+        self.expect_own_process()?;
+        match self.opened.try_lock() {
             Ok(mut opened) => {
                 if let Some(opened) = &mut *opened {
                     opened.settle();
@@ -193,6 +199,11 @@ impl Shared {
             Err(TryLockError::WouldBlock) => Err(PortBusy::new_err("another thread uses the port")),
             Err(TryLockError::Poisoned(_)) => Err(PortGone::new_err("the port failed; open it again")),
         }
+    }
+
+    /// Fails in a child of the process that opened the port.
+    pub(crate) fn expect_own_process(&self) -> PyResult<()> {
+        errors::expect_own_process(self.process)
     }
 }
 
@@ -279,7 +290,7 @@ impl Port {
         let port = opened.map_err(|error| of_opening(py, error))?;
         let info = port.info().clone();
         let opened = Opened { port, received: None, to_send: None, turn: 0, frame: Vec::new() };
-        let shared = Arc::new(Shared(Mutex::new(Some(opened))));
+        let shared = Arc::new(Shared { opened: Mutex::new(Some(opened)), process: ProcessMark::here() });
         Ok(Self { shared, name: info.name, driver: info.driver, mode: info.mode })
     }
 
@@ -421,8 +432,12 @@ impl Port {
         self.with(|opened| Ok(opened.port.as_fd().as_raw_fd()))
     }
 
-    /// Closes the port. Frames sent before are still forwarded. A closed port stays closed.
+    /// Closes the port. Frames sent before are still forwarded. A closed port stays closed. In a child of the process
+    /// that opened the port, there is nothing to close.
     fn close(&self) -> PyResult<()> {
+        if !self.shared.process.is_here() {
+            return Ok(());
+        }
         let opened = self.shared.lock()?.take();
         drop(opened);
         Ok(())
@@ -430,7 +445,7 @@ impl Port {
 
     #[getter]
     fn closed(&self) -> PyResult<bool> {
-        Ok(self.shared.lock()?.is_none())
+        Ok(!self.shared.process.is_here() || self.shared.lock()?.is_none())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

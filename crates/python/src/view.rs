@@ -10,12 +10,15 @@ use std::sync::atomic::AtomicU32;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use ringroad::{Mapping, PortError};
+
+use crate::errors::of_port;
 
 /// Value that keeps the memory of a view mapped. Others may change the content of a ring's region.
 pub(crate) type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 /// A view of memory of one or two dimensions. The memory stays mapped while the view, or any object made from it,
-/// exists.
+/// exists. In a child of the process that opened the port, objects made before read zeros.
 #[pyclass(frozen, module = "ringroad")]
 #[derive(Debug)]
 pub(crate) struct View {
@@ -25,7 +28,7 @@ pub(crate) struct View {
     item_bytes: ffi::Py_ssize_t,
     format: &'static CStr,
     is_readonly: bool,
-    _keeper: MemoryOwner,
+    keeper: MemoryOwner,
 }
 
 // SAFETY: the memory is shared with other processes anyway, and the pointer is given only to Python, whose code may
@@ -91,7 +94,7 @@ impl View {
             strides: Box::new(strides),
             format,
             is_readonly,
-            _keeper: keeper,
+            keeper,
         }
     }
 
@@ -114,6 +117,11 @@ impl View {
             return Err(PyBufferError::new_err("no view to fill"));
         }
         let own = slf.get();
+        if own.keeper.downcast_ref::<Mapping>().is_some_and(|mapping| !mapping.is_own_process()) {
+            // SAFETY: the caller's view is writable.
+            unsafe { (*view).obj = ptr::null_mut() };
+            return Err(of_port(PortError::OtherProcess));
+        }
         let asks = |wanted: c_int| flags & wanted == wanted;
         let refusal = if own.is_readonly && asks(ffi::PyBUF_WRITABLE) {
             Some("received frames cannot be written: copy them")

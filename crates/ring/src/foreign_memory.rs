@@ -8,9 +8,9 @@
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::mapping_guard::{GuardError, MappingGuard};
+use crate::mapping_guard::{ChildMemory, GuardError, MappingGuard};
 use crate::shared::SharedBytes;
 
 const PAGE_BYTES: u64 = 4096;
@@ -126,10 +126,7 @@ impl ForeignMemory {
             Self { map, map_bytes, skip: (offset - from) as usize, bytes: bytes as usize, guard: None };
         // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the
         // guard off before it unmaps.
-        memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes) }?);
-        // The advice is a hint: a child of this process does not need the mapping.
-        // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
-        let _ = unsafe { rustix::mm::madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxDontFork) };
+        memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes, ChildMemory::Zeros) }?);
         Ok(memory)
     }
 

@@ -5,8 +5,8 @@
 //! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: their positions in a region;
 //!   [`allocator`]: records of those in use.
 //! - [`region`]: the sealed memfd; [`ledger`]: the memory of such files, by user; [`foreign_memory`]: memory that other
-//!   programs made and can take back; [`mapping_guard`]: the guard for this case; [`shared`], [`copy`]: access to bytes
-//!   that other processes write.
+//!   programs made and can take back; [`mapping_guard`]: the guard for this case; [`fork`]: children of the process;
+//!   [`shared`], [`copy`]: access to bytes that other processes write.
 //! - [`control_block`], [`wakeup`]: the passing of head and tail, and the sleep of a side (model-checked with loom);
 //!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
 //!   whether the lock's holder lives; [`core_sharing`]: cores shared by threads that stay awake.
@@ -26,6 +26,7 @@ pub mod cursor;
 pub mod datapath_end;
 pub mod eventfd;
 pub mod foreign_memory;
+pub mod fork;
 pub mod geometry;
 pub mod heap;
 pub mod layout;

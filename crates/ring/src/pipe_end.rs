@@ -10,7 +10,7 @@
 
 use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::MORE_FRAGMENTS;
-use crate::program_end::Synced;
+use crate::program_end::{Synced, stopped};
 use crate::program_window::ProgramWindow;
 use crate::ring_view::RingView;
 use crate::shared::SlotWord;
@@ -92,7 +92,8 @@ impl PipeSendEnd {
     /// Sends whole frames up to `head`, and takes back the slots that the peer has released.
     ///
     /// # Errors
-    /// [`RingViolation::Tail`] if the peer's index is outside of the slots that the peer holds.
+    /// [`RingViolation::Tail`] if the peer's index is outside of the slots that the peer holds;
+    /// [`RingViolation::OtherProcess`] in a child of the process that opened the pipe.
     #[inline]
     pub fn sync(&mut self) -> Result<Synced, RingViolation> {
         let slots = self.window.slot_count();
@@ -111,7 +112,7 @@ impl PipeSendEnd {
         let released = control.program.head.load(Ordering::Acquire);
         if released != self.reclaimed {
             if !within(self.reclaimed, released, self.published, slots) {
-                return Err(RingViolation::Tail);
+                return Err(stopped(control));
             }
             let exchanged = control.program.exchanged.load(Ordering::Relaxed);
             if exchanged != self.peer_exchanged {

@@ -3,6 +3,7 @@
 //! Contract: this end publishes `head` with release, and reads `tail` with acquire. The other side is not trusted to
 //! keep the order: a tail outside `[old tail, head - 1]` is reported, and the ring stays unchanged.
 
+use crate::control_block::ControlBlock;
 use crate::cursor::{distance, previous, within};
 use crate::layout::Direction;
 use crate::program_window::ProgramWindow;
@@ -109,7 +110,7 @@ impl ProgramEnd {
         } else {
             // The program owns the slots up to `tail`; the datapath may extend them to the slot before `head`.
             if !within(window.tail, tail, previous(window.head, slots), slots) {
-                return Err(stopped(control.datapath.violation.load(Ordering::Relaxed)));
+                return Err(stopped(control));
             }
             let gained = distance(window.tail, tail, slots);
             window.tail = tail;
@@ -140,7 +141,15 @@ fn sleeping_flag(view: &RingView) -> &AtomicU32 {
     &view.control().program.sleeping
 }
 
+/// Reason why a ring whose indexes are out of order was stopped.
 #[cold]
-fn stopped(code: u32) -> RingViolation {
-    RingViolation::from_code(code).unwrap_or(RingViolation::Tail)
+pub(crate) fn stopped(control: &ControlBlock) -> RingViolation {
+    let code = control.datapath.violation.load(Ordering::Relaxed);
+    let violation = RingViolation::from_code(code).unwrap_or(RingViolation::Tail);
+    if violation == RingViolation::OtherProcess {
+        // This end may just have published an index, by which a pipe's other end in this process would go on.
+        control.program.head.store(u32::MAX, Ordering::Relaxed);
+        control.datapath.tail.store(u32::MAX, Ordering::Relaxed);
+    }
+    violation
 }

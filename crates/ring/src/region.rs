@@ -3,7 +3,8 @@
 //! The maker seals the size, so no holder of the descriptor can truncate the memfd under another holder (whose access
 //! would raise SIGBUS). A process that opens a foreign region checks the seals and the size first. No seal prevents
 //! holes. Small pages in a hole come back as zeros, but another process may have taken the huge pages. So mappings of
-//! huge pages are guarded ([`crate::mapping_guard`]).
+//! huge pages are guarded ([`crate::mapping_guard`]). Children of a process do not inherit its mappings
+//! ([`crate::fork`]).
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,9 +15,10 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use serde::{Deserialize, Serialize};
 
+use crate::fork::ProcessMark;
 use crate::geometry::{GeometryError, RegionGeometry};
 use crate::ledger::{ChargedUser, LimitError, Reservation};
-use crate::mapping_guard::{GuardError, MappingGuard};
+use crate::mapping_guard::{ChildMemory, GuardError, MappingGuard};
 
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
@@ -97,8 +99,10 @@ pub struct Region {
     descriptor: OwnedFd,
     base: NonNull<u8>,
     mapped_bytes: usize,
-    /// Guard of a region on huge pages; removed before the memory is unmapped.
+    is_huge: bool,
+    /// Guard of the mapping; removed before the memory is unmapped.
     guard: Option<MappingGuard>,
+    process: ProcessMark,
     discard: AtomicBool,
     /// Reservation that counts the memory while it is mapped in this process.
     _reservation: Option<Reservation>,
@@ -169,9 +173,7 @@ impl Region {
         rustix::fs::ftruncate(&descriptor, bytes).map_err(failed("sizing"))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&descriptor, seals).map_err(failed("sealing"))?;
-        let region = Self::map(geometry, descriptor, bytes, huge, reservation)?;
-        region.stay_behind_at_fork();
-        Ok(region)
+        Self::map(geometry, descriptor, bytes, huge, reservation, false)
     }
 
     /// Maps a region that another process made and leaves to this process. From now on this process counts it:
@@ -198,9 +200,7 @@ impl Region {
     /// # Errors
     /// [`RegionError::NotARegion`] if the descriptor does not match the geometry.
     pub fn open(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
-        let region = Self::open_inheritable(geometry, descriptor)?;
-        region.stay_behind_at_fork();
-        Ok(region)
+        Self::open_as(geometry, descriptor, false)
     }
 
     /// Works as [`Self::open`], but children of this process inherit the mapping.
@@ -208,6 +208,14 @@ impl Region {
     /// # Errors
     /// The errors of [`Self::open`].
     pub fn open_inheritable(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
+        Self::open_as(geometry, descriptor, true)
+    }
+
+    fn open_as(
+        geometry: RegionGeometry,
+        descriptor: OwnedFd,
+        is_inheritable: bool,
+    ) -> Result<Self, RegionError> {
         geometry.check()?;
         let bytes = geometry.total_bytes();
         let failed = |step| move |source| RegionError::System { step, bytes, source };
@@ -222,15 +230,16 @@ impl Region {
             return Err(RegionError::NotARegion { bytes, what: "its size is not sealed" });
         }
         let huge = u64::try_from(status.st_blksize).unwrap_or(0) == HUGE_PAGE_BYTES;
-        Self::map(geometry, descriptor, file_bytes, huge, None)
+        Self::map(geometry, descriptor, file_bytes, huge, None, is_inheritable)
     }
 
     fn map(
         geometry: RegionGeometry,
         descriptor: OwnedFd,
         bytes: u64,
-        huge: bool,
+        is_huge: bool,
         reservation: Option<Reservation>,
+        is_inheritable: bool,
     ) -> Result<Self, RegionError> {
         let failed = |step| move |source| RegionError::System { step, bytes, source };
         let mapped_bytes = usize::try_from(bytes)
@@ -256,24 +265,27 @@ impl Region {
             descriptor,
             base,
             mapped_bytes,
+            is_huge,
             guard: None,
+            process: ProcessMark::here(),
             discard: AtomicBool::new(false),
             _reservation: reservation,
         };
-        if huge {
+        let children = match usize::try_from(geometry.control_offset(0)) {
+            _ if is_inheritable => ChildMemory::Shared,
+            // Ones in the control blocks stop the child's copies of the rings (`RingViolation::OtherProcess`).
+            Ok(control) => ChildMemory::OnesFrom(control),
+            Err(_) => ChildMemory::Zeros,
+        };
+        region.guard = match is_huge {
             // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off
             // before it unmaps.
-            region.guard = Some(unsafe { MappingGuard::new(base, mapped_bytes) }?);
-        }
-        Ok(region)
-    }
-
-    /// Keeps the mapping out of children: a child that outlives the binding must not share it by accident.
-    fn stay_behind_at_fork(&self) {
-        // SAFETY: the range is exactly the mapping; the advice is a hint and changes nothing in this process.
-        let _ = unsafe {
-            rustix::mm::madvise(self.base.as_ptr().cast(), self.mapped_bytes, Advice::LinuxDontFork)
+            true => Some(unsafe { MappingGuard::new(base, mapped_bytes, children) }?),
+            false if is_inheritable => None,
+            // SAFETY: as above.
+            false => Some(unsafe { MappingGuard::for_children(base, mapped_bytes, children) }?),
         };
+        Ok(region)
     }
 
     /// Geometry of this region.
@@ -299,7 +311,7 @@ impl Region {
     /// Whether the region uses 2 MiB pages.
     #[must_use]
     pub fn is_huge(&self) -> bool {
-        self.guard.is_some()
+        self.is_huge
     }
 
     /// Whether an access found a hole that another process punched: the mapping reads as zeros since then, and is no
@@ -307,7 +319,13 @@ impl Region {
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.guard.as_ref().is_some_and(MappingGuard::is_lost)
+        self.is_huge && self.guard.as_ref().is_some_and(MappingGuard::is_lost)
+    }
+
+    /// Whether this process mapped the region, not a process that forked it.
+    #[must_use]
+    pub fn is_own_process(&self) -> bool {
+        self.process.is_here()
     }
 
     /// Size of the mapping, bytes.
@@ -344,7 +362,8 @@ impl AsFd for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.guard = None;
-        if *self.discard.get_mut() {
+        // The memory is still in use by the parent of a child that drops its copy.
+        if *self.discard.get_mut() && self.process.is_here() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Memory that cannot be given back is freed with the last descriptor.
             let _ = rustix::fs::fallocate(&self.descriptor, flags, 0, self.mapped_bytes as u64);

@@ -27,6 +27,10 @@ pub enum RingViolation {
     /// A holder punched a hole into the huge pages of the region.
     #[error("the region is lost: another process punched a hole into its huge pages")]
     RegionLost = 7,
+    /// The ring belongs to the process that forked this one ([`crate::fork`]). The code is that of a control block full
+    /// of ones.
+    #[error("the ring belongs to the process that opened it, of which this process is a child")]
+    OtherProcess = u32::MAX,
 }
 
 impl RingViolation {
@@ -41,6 +45,7 @@ impl RingViolation {
             5 => Self::Tail,
             6 => Self::DeviceGone,
             7 => Self::RegionLost,
+            u32::MAX => Self::OtherProcess,
             _ => Self::Head,
         })
     }

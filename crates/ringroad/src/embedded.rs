@@ -19,6 +19,7 @@ use ringroad_port_table::error::TableError;
 use ringroad_port_table::opening::{Opener, ProgramSide, Wrap, device_home};
 use ringroad_port_table::table::PortTable;
 use ringroad_ring::eventfd;
+use ringroad_ring::fork::ProcessMark;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::ProgramEnd;
@@ -40,9 +41,13 @@ const ALL: Share = Share::Program { user: 0, program: 0 };
 ///
 /// Ports opened here behave like the daemon's. Without [`Embedded::on_thread`] frames move when some port is synced, in
 /// that caller's context, which makes tests deterministic.
+///
+/// A child of fork(2) cannot use its parent's datapath: it makes its own.
 #[derive(Debug, Clone)]
 pub struct Embedded {
     inner: Arc<Mutex<Inner>>,
+    /// Process that made the datapath.
+    process: ProcessMark,
 }
 
 /// Configuration of the worker thread of an embedded datapath, for [`Embedded::on_thread`].
@@ -68,10 +73,28 @@ struct Inner {
 pub(crate) struct EmbeddedBinding {
     inner: Arc<Mutex<Inner>>,
     owner: u64,
+    process: ProcessMark,
+}
+
+/// Leaks a child's copy of the datapath: its threads do not run in the child, and its devices are the parent's.
+fn leak_in_child(inner: &Arc<Mutex<Inner>>, process: ProcessMark) {
+    if !process.is_here() {
+        std::mem::forget(Arc::clone(inner));
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        leak_in_child(&self.inner, self.process);
+    }
 }
 
 impl Drop for EmbeddedBinding {
     fn drop(&mut self) {
+        leak_in_child(&self.inner, self.process);
+        if !self.process.is_here() {
+            return;
+        }
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         // No relevant failure is possible: the worker lives as long as the owner of this lock.
         let _ = inner.table.close_all_of(|&owner| owner == self.owner);
@@ -104,7 +127,7 @@ impl Embedded {
 
     fn of(fabric: Fabric, stepped: Option<Arc<Stepped>>) -> Self {
         let inner = Inner { table: PortTable::new(fabric), last_owner: 0, stepped };
-        Self { inner: Arc::new(Mutex::new(inner)) }
+        Self { inner: Arc::new(Mutex::new(inner)), process: ProcessMark::here() }
     }
 
     /// Opens a port.
@@ -153,6 +176,13 @@ impl Embedded {
         options: &OpenOptions,
         impairment: Option<&mut Impairment>,
     ) -> Result<Port, OpenError> {
+        if !self.process.is_here() {
+            return Err(OpenError::NotHere {
+                name: name.base.to_string(),
+                context: "in a child of the process that made the datapath",
+                why: "its threads and devices are the parent's; make a datapath here, with Embedded::new",
+            });
+        }
         let mut wrap = impairment.map(|impairment| {
             |port: Box<dyn PortQueue>, counters: Arc<QueueCounters>| -> Box<dyn PortQueue> {
                 Box::new(impairment.wrap(port, counters))
@@ -176,25 +206,33 @@ impl Embedded {
 
     /// Moves frames once, if ports step this datapath. Returns the number of frames taken.
     pub fn step(&self) -> usize {
-        let stepped = self.lock().stepped.clone();
+        let stepped = self.lock_own().and_then(|inner| inner.stepped.clone());
         stepped.map_or(0, |stepped| stepped.lock().step())
     }
 
     /// Advances the switches' ageing clock by one tick.
     pub fn tick(&self) {
-        self.lock().table.fabric().tick();
+        if let Some(inner) = self.lock_own() {
+            inner.table.fabric().tick();
+        }
     }
 
     /// Sum of the counters of a switch's ports, including ports that left.
     #[must_use]
     pub fn switch_counters(&self, switch: &str) -> Option<CounterSnapshot> {
-        self.lock().table.fabric().switch_totals(switch).map(|totals| totals.totals)
+        self.lock_own()?.table.fabric().switch_totals(switch).map(|totals| totals.totals)
     }
 
     /// Counters of one port.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
-        self.lock().table.fabric().port_counters(switch, port)
+        self.lock_own()?.table.fabric().port_counters(switch, port)
+    }
+
+    /// Locks the datapath. `None` in a child of the process that made it, where a thread that does not run may hold the
+    /// lock.
+    fn lock_own(&self) -> Option<std::sync::MutexGuard<'_, Inner>> {
+        self.process.is_here().then(|| self.lock())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -211,7 +249,7 @@ impl Embedded {
             inner.last_owner += 1;
             (open(&mut inner.table, inner.last_owner)?, inner.last_owner)
         };
-        let embedded = EmbeddedBinding { inner: Arc::clone(&self.inner), owner };
+        let embedded = EmbeddedBinding { inner: Arc::clone(&self.inner), owner, process: self.process };
         Ok((opened, Arc::new(Binding::new(None, Some(embedded), 0))))
     }
 

@@ -86,7 +86,12 @@ impl From<TableError> for OpenError {
 pub enum PortError {
     /// The peer or the program broke a rule of the ring, and the ring has stopped. Close the port and open it again.
     #[error("the ring was stopped: {0}; close the port and open it again")]
-    RingStopped(#[from] RingViolation),
+    RingStopped(#[source] RingViolation),
+    /// The port belongs to the process that opened it, and this process is a child of that process.
+    #[error(
+        "the port belongs to the process that opened it, and this is a child of that process: open a port here"
+    )]
+    OtherProcess,
     /// The daemon ended or removed the port.
     #[error("the daemon is gone or has removed the port; open it again")]
     DaemonGone,
@@ -108,4 +113,14 @@ pub enum PortError {
     /// The kernel refused to wait.
     #[error("waiting on a port: {0}")]
     Wait(#[from] rustix::io::Errno),
+}
+
+impl From<RingViolation> for PortError {
+    #[cold]
+    fn from(violation: RingViolation) -> Self {
+        match violation {
+            RingViolation::OtherProcess => Self::OtherProcess,
+            violation => Self::RingStopped(violation),
+        }
+    }
 }

@@ -75,6 +75,7 @@ pub use ringroad_port::clock::Clock;
 pub use ringroad_port::drop_cause::DropCause;
 pub use ringroad_port::impairment;
 pub use ringroad_ring::core_sharing::CoreSharing;
+pub use ringroad_ring::fork::ProcessMark;
 pub use ringroad_ring::layout::{Slot, slot_flags};
 pub use ringroad_ring::program_window::FreeSlot;
 pub use ringroad_ring::region::HugePages;

@@ -85,6 +85,10 @@ pub struct PortInfo {
 }
 
 /// An open port. Dropping it ends the binding; frames synced before are still forwarded.
+///
+/// A port belongs to the process that opened it. In a child of fork(2) each sync, check and wait of the copy fails with
+/// [`PortError::OtherProcess`], its buffers read as zeros, and dropping it changes nothing for the parent. The child
+/// can open ports of its own.
 #[derive(Debug)]
 pub struct Port {
     info: PortInfo,

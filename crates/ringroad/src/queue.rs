@@ -80,6 +80,7 @@ impl Queue {
 
     /// If the daemon is gone, takes up the attachment to the next one, or ensures that waits end when a try is due.
     fn renew(&mut self) -> Result<(), PortError> {
+        self.binding.expect_own_process()?;
         let Some(renewal) = &self.renewal else { return Ok(()) };
         if !self.is_lost {
             if !self.binding.is_gone() {
@@ -111,19 +112,18 @@ impl Queue {
     ///
     /// # Errors
     /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only if reconnecting
-    /// did not help.
+    /// did not help. [`PortError::OtherProcess`].
     pub fn check(&mut self) -> Result<(), PortError> {
-        match self.renewal {
-            Some(_) => self.renew(),
-            None if self.binding.is_gone() => Err(PortError::DaemonGone),
-            None => Ok(()),
-        }
+        self.renew()?;
+        if self.renewal.is_none() && self.binding.is_gone() { Err(PortError::DaemonGone) } else { Ok(()) }
     }
 
     /// Number of reconnections to a daemon, and lost slots.
     #[must_use]
     pub fn reconnections(&self) -> Reconnections {
-        self.renewal.as_ref().map(RenewalQueue::reconnections).unwrap_or_default()
+        // In a child a thread that does not run there may hold the lock.
+        let renewal = self.renewal.as_ref().filter(|_| self.binding.process.is_here());
+        renewal.map(RenewalQueue::reconnections).unwrap_or_default()
     }
 
     /// Descriptors that end the queue's waits.
@@ -202,6 +202,7 @@ impl Queue {
     /// # Errors
     /// Errors of [`TxRing::sync`].
     pub fn disarm(&mut self) -> Result<(), PortError> {
+        self.binding.expect_own_process()?;
         // The signal is cleared first, so that a later signal announces slots that the sync below, or the next one,
         // will see.
         ringroad_ring::eventfd::drain(&self.notify);

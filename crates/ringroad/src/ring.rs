@@ -111,10 +111,18 @@ impl Half {
 }
 
 /// Mapping of a ring's memory, which keeps it mapped even after the port has ended: for views of buffers that outlive a
-/// batch. Their content changes when the slots are used again.
+/// batch. Their content changes when the slots are used again. In a child of fork(2) they read as zeros.
 #[derive(Debug, Clone)]
 pub struct Mapping {
-    _ring: RingView,
+    ring: RingView,
+}
+
+impl Mapping {
+    /// Whether this process made the mapping, not a process that forked it.
+    #[must_use]
+    pub fn is_own_process(&self) -> bool {
+        self.ring.region().is_own_process()
+    }
 }
 
 /// A transmit ring: the program fills slots from the front and hands them over.
@@ -216,7 +224,7 @@ impl TxRing {
     /// Returns a handle that keeps the ring's memory mapped.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
-        Mapping { _ring: self.window().view().clone() }
+        Mapping { ring: self.window().view().clone() }
     }
 
     /// Returns the slot `offset` after the first.
@@ -323,8 +331,8 @@ impl TxRing {
     /// back.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] if the program
-    /// steps the datapath of a device that has failed.
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`], [`PortError::OtherProcess`];
+    /// [`PortError::Device`] if the program steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         if let RemoteEnd::Here { stepped, device } = &self.half.other {
@@ -520,7 +528,7 @@ impl RxRing {
     /// Returns a handle that keeps the ring's memory mapped.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
-        Mapping { _ring: self.end.window().view().clone() }
+        Mapping { ring: self.end.window().view().clone() }
     }
 
     /// Passes the first slots and their bytes to `read`, at most `most`, in order. A slot is released if `read` returns
@@ -613,8 +621,8 @@ impl RxRing {
     /// Publishes the released slots, and takes received ones. Returns the number of new slots.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] if the program
-    /// steps the datapath of a device that has failed.
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`], [`PortError::OtherProcess`];
+    /// [`PortError::Device`] if the program steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         if let RemoteEnd::Here { stepped, device } = &self.half.other {

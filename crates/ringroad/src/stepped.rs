@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ringroad_datapath::engine::Engine;
 use ringroad_port::port_queue::FailedDirection;
 use ringroad_ring::eventfd;
+use ringroad_ring::fork::ProcessMark;
 
 use crate::error::PortError;
 
@@ -22,11 +23,14 @@ pub(crate) struct Stepped {
     /// Eventfd that wakes all sleeping threads, if the thread that was woken leaves work behind. Made with the first
     /// device.
     bell: OnceLock<OwnedFd>,
+    /// Process whose devices these are.
+    process: ProcessMark,
 }
 
 impl Stepped {
     pub(crate) fn new(engine: Arc<Mutex<Engine>>) -> Self {
-        Self { engine, asleep: AtomicUsize::new(0), failures: AtomicUsize::new(0), bell: OnceLock::new() }
+        let (asleep, failures) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { engine, asleep, failures, bell: OnceLock::new(), process: ProcessMark::here() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
@@ -34,13 +38,17 @@ impl Stepped {
     }
 
     /// Moves frames once. Returns the failure of the device with its queue at `device`, for each of `ways` that frames
-    /// take, or `None` if the device cannot fail.
+    /// take, or `None` if the device cannot fail. Moves nothing in a child of the process that made the datapath: there
+    /// the rings report that they are another process's.
     #[inline]
     pub(crate) fn step<const WAYS: usize>(
         &self,
         device: Option<u32>,
         ways: [FailedDirection; WAYS],
     ) -> Option<[Result<(), PortError>; WAYS]> {
+        if !self.process.is_here() {
+            return None;
+        }
         let mut engine = self.lock();
         engine.step();
         let queue_index = device.filter(|&queue_index| engine.can_fail(queue_index))?;
@@ -116,7 +124,7 @@ impl DeviceSleep {
 
     /// Ends the sleep, as [`Stepped::awake`], if [`Self::begin`] has announced it.
     pub(crate) fn end(&mut self) {
-        if std::mem::take(&mut self.is_asleep) {
+        if std::mem::take(&mut self.is_asleep) && self.stepped.process.is_here() {
             self.stepped.awake();
         }
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use ringroad_ring::fork::ProcessMark;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::error::PortError;
@@ -21,6 +22,8 @@ pub(crate) struct Binding {
     pub(crate) generation: u64,
     /// Whether the port was opened again since.
     pub(crate) is_superseded: AtomicBool,
+    /// Process that opened the port.
+    pub(crate) process: ProcessMark,
 }
 
 impl Binding {
@@ -29,7 +32,18 @@ impl Binding {
         embedded: Option<crate::embedded::EmbeddedBinding>,
         generation: u64,
     ) -> Self {
-        Self { connection, _embedded: embedded, generation, is_superseded: AtomicBool::new(false) }
+        Self {
+            connection,
+            _embedded: embedded,
+            generation,
+            is_superseded: AtomicBool::new(false),
+            process: ProcessMark::here(),
+        }
+    }
+
+    /// Fails in a child of the process that opened the port: the descriptors are also its parent's.
+    pub(crate) fn expect_own_process(&self) -> Result<(), PortError> {
+        if self.process.is_here() { Ok(()) } else { Err(PortError::OtherProcess) }
     }
 
     /// Whether the daemon has closed the connection.

@@ -69,8 +69,12 @@ impl Words {
 /// 8 bytes are mapped at `from`.
 #[inline]
 pub(crate) unsafe fn read_u64(from: NonNull<u8>) -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: the caller's contract; an array on the stack overlaps nothing.
-    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), 8) };
-    u64::from_le_bytes(bytes)
+    /// A word without an alignment.
+    #[repr(C, packed)]
+    struct Word(u64);
+    // The read is volatile because the peer may write at the same time: a plain read would be a data race, and the
+    // compiler could repeat it.
+    // SAFETY: the caller's contract; any bits are a number.
+    let Word(bits) = unsafe { from.cast::<Word>().read_volatile() };
+    u64::from_le(bits)
 }

@@ -30,6 +30,7 @@ pub fn of_card(error: CardError) -> CallError {
             source.raw_os_error().unwrap_or(libc::EIO)
         }
         CardError::Memory(MemoryError::System { source, .. }) => source.raw_os_error(),
+        CardError::OtherProcess(_) => libc::EBADF,
         CardError::Fault { .. } | CardError::Stopped(_) => libc::EBADMSG,
         _ => libc::EPROTO,
     };

@@ -109,6 +109,18 @@ impl SzeHandle {
         self.card.as_mut().ok_or_else(no_card)
     }
 
+    /// Fails in a child of the process that opened the card.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    #[inline]
+    pub fn expect_own_process(&self) -> Result<(), CallError> {
+        match &self.card {
+            Some(card) if !card.is_own_process() => Err(other_process(card)),
+            _ => Ok(()),
+        }
+    }
+
     /// Subscribes channels. Returns the masks of those that were free.
     ///
     /// # Errors
@@ -240,14 +252,20 @@ impl SzeHandle {
         }
     }
 
-    /// Shows the card the collected segments, waits for their transmission, and ends all subscriptions.
+    /// Shows the card the collected segments, waits for their transmission, and ends all subscriptions. A child's copy
+    /// of the handle does none of this.
     pub fn close(mut self) {
         self.flush();
         if let Some(card) = &mut self.card {
-            // A card that has gone has already ended the subscriptions.
+            // A card that has gone has already ended the subscriptions, and those of a parent go on.
             let _ = card.stop();
         }
     }
+}
+
+#[cold]
+fn other_process(card: &CardClient) -> CallError {
+    of_card(card.other_process())
 }
 
 #[cold]

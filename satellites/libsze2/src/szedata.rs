@@ -21,13 +21,15 @@ const MPOL_F_NODE: usize = 1;
 /// Flag of get_mempolicy(2) for the memory at an address.
 const MPOL_F_ADDR: usize = 2;
 
-/// The handle behind `sze`.
+/// The handle behind `sze`. Fails in a child of the process that opened it.
 ///
 /// # Safety
 /// `sze` is NULL or a handle that was not closed, and no other thread uses it.
 pub unsafe fn handle<'handle>(sze: *mut SzeHandle) -> Result<&'handle mut SzeHandle, CallError> {
     // SAFETY: the pointer is not NULL, so it is a handle that this library made, and only this call uses it.
-    unsafe { sze.as_mut() }.ok_or_else(|| CallError::null("the handle"))
+    let handle = unsafe { sze.as_mut() }.ok_or_else(|| CallError::null("the handle"))?;
+    handle.expect_own_process()?;
+    Ok(handle)
 }
 
 /// Writes `value` to an address that C passed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringroad_ring::eventfd;
+use ringroad_ring::fork::WithheldFd;
 use ringroad_ring::wakeup::Sleeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -55,6 +56,13 @@ pub enum CardError {
     /// The program wrote other bytes than segments to a transmit channel, so the card takes no more from it.
     #[error("the card has stopped transmit channel {0}: the program wrote something else than segments")]
     Stopped(u16),
+    /// The card was opened by the process that forked this one.
+    #[error(
+        "the handle of the card at {} belongs to the process that opened it, and this is a child of that process: \
+         open the card here",
+        .0.display()
+    )]
+    OtherProcess(PathBuf),
     /// Waiting failed.
     #[error("waiting for the card: {0}")]
     Wait(std::io::Error),
@@ -82,11 +90,12 @@ struct Transmit {
     kick: OwnedFd,
 }
 
-/// A card, as seen by a program.
+/// A card, as seen by a program. It belongs to the process that opened it: in a child of fork(2) every call fails with
+/// [`CardError::OtherProcess`] or does nothing, and the child can open the card itself.
 #[derive(Debug)]
 pub struct CardClient {
     path: PathBuf,
-    socket: OwnedFd,
+    socket: WithheldFd,
     info: CardInfo,
     /// Eventfd with which the card wakes the program.
     event: OwnedFd,
@@ -117,7 +126,7 @@ impl CardClient {
         let none = |channels: u16| usize::from(channels.min(crate::card::settings::MAX_CHANNELS));
         Ok(Self {
             path: path.to_owned(),
-            socket,
+            socket: socket.into(),
             receive: (0..none(info.receive_channels)).map(|_| None).collect(),
             transmit: (0..none(info.transmit_channels)).map(|_| None).collect(),
             info,
@@ -132,7 +141,26 @@ impl CardClient {
         &self.info
     }
 
+    /// Whether this process opened the card, not a process that forked it.
+    #[inline]
+    #[must_use]
+    pub fn is_own_process(&self) -> bool {
+        self.socket.is_own_process()
+    }
+
+    /// The error of a child that uses its parent's card.
+    #[cold]
+    #[must_use]
+    pub fn other_process(&self) -> CardError {
+        CardError::OtherProcess(self.path.clone())
+    }
+
+    fn expect_own_process(&self) -> Result<(), CardError> {
+        if self.is_own_process() { Ok(()) } else { Err(self.other_process()) }
+    }
+
     fn ask(&self, request: &CardRequest) -> Result<(CardReply, Vec<OwnedFd>), CardError> {
+        self.expect_own_process()?;
         ask(&self.path, &self.socket, request)
     }
 
@@ -217,7 +245,8 @@ impl CardClient {
     #[inline]
     pub fn publish_transmitted(&mut self, channel: u16) -> bool {
         let Some(Some(transmit)) = self.transmit.get_mut(usize::from(channel)) else { return false };
-        let wakes = transmit.writer.publish();
+        // In a child the memory is not the card's.
+        let wakes = transmit.writer.publish() && self.socket.is_own_process();
         if wakes {
             eventfd::ring(&transmit.kick);
         }
@@ -288,6 +317,7 @@ impl CardClient {
     /// # Errors
     /// [`CardError`]: the card has gone, or the other side of a buffer broke a rule.
     pub fn wait(&mut self, wanted: &Wanted, timeout: Option<Duration>) -> Result<(u32, u32), CardError> {
+        self.expect_own_process()?;
         let end = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let ready = self.ready(wanted)?;
@@ -376,7 +406,11 @@ pub fn channels_of(mask: u32) -> impl Iterator<Item = u16> {
     (0..32).filter(move |channel| mask >> channel & 1 == 1)
 }
 
-fn ask(path: &Path, socket: &OwnedFd, request: &CardRequest) -> Result<(CardReply, Vec<OwnedFd>), CardError> {
+fn ask(
+    path: &Path,
+    socket: impl AsFd,
+    request: &CardRequest,
+) -> Result<(CardReply, Vec<OwnedFd>), CardError> {
     let failed = |source| CardError::Message { path: path.to_owned(), source };
     send(socket.as_fd(), request, &[], PATIENCE).map_err(failed)?;
     match receive(socket.as_fd(), PATIENCE).map_err(failed)? {

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use ringroad_ring::mapping_guard::{GuardError, MappingGuard};
+use ringroad_ring::mapping_guard::{ChildMemory, GuardError, MappingGuard};
 use ringroad_ring::shared::SharedBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -320,10 +320,7 @@ fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<MirroredMapping,
     // Seals do not keep the other side from punching holes into huge pages.
     // SAFETY: the addresses belong to the value, only shared bytes are ever there, and `drop` removes the guard before
     // it unmaps.
-    mapping.guard = Some(unsafe { MappingGuard::new(start, bytes) }?);
-    // Children of this process do not need the mapping. The advice is only a hint.
-    // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
-    let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork) };
+    mapping.guard = Some(unsafe { MappingGuard::new(start, bytes, ChildMemory::Zeros) }?);
     Ok(mapping)
 }
 
