@@ -56,6 +56,11 @@ fn epoll_sets_hold_devices() {
 }
 
 #[test]
+fn calls_with_invalid_pointers_fail_with_efault() {
+    run("invalid_pointers");
+}
+
+#[test]
 fn a_binding_lasts_as_long_as_its_last_copy_or_mapping() {
     run("lifetime");
 }
