@@ -349,3 +349,34 @@ fn reports_name_the_owner_of_each_port() {
     }
     assert_eq!(told.len(), 4);
 }
+
+#[test]
+fn programs_count_on_their_own_user_only_where_no_other_user_gets_the_eventfds() {
+    let mut site = Testbed::new(&[("vale5:*", OTHER_USER), ("vale5:*", OWNER), ("vale5:shared", OTHER_USER)]);
+    let mut binds = |uid, name| site.bind(uid, name).map(|(_, bound)| bound.is_single_user);
+    assert_eq!(binds(OWNER, "vale5:own"), Ok(true));
+    assert_eq!(binds(OWNER, "vale5:own{1"), Ok(true));
+    assert_eq!(binds(OWNER, "vale5:shared"), Ok(false));
+    assert_eq!(binds(OTHER_USER, "vale5:shared{1"), Ok(false));
+    // An administrator does not count on the owner; the owner's programs still count on their user and administrators.
+    assert_eq!(binds(ROOT, "vale5:own"), Ok(false));
+    assert_eq!(binds(OWNER, "vale5:own"), Ok(true));
+}
+
+#[test]
+fn a_new_rule_shares_a_port_after_the_programs_that_count_on_their_own_user() {
+    let mut site = Testbed::new(&[]);
+    let (badge, bound) = site.bind(OWNER, "vale5:a").unwrap();
+    assert!(bound.is_single_user);
+    let rule = Allow { port: "vale5:a".to_owned(), uids: vec![OTHER_USER, OWNER], gids: vec![] };
+    site.ports.permissions = Permissions::new(ROOT, &[rule]).into();
+    for name in ["vale5:a", "vale5:a{1"] {
+        assert_eq!(site.bind(OTHER_USER, name).map(drop), Err(Errno::BUSY), "{name}");
+    }
+    assert!(site.bind(ROOT, "vale5:a").is_ok());
+    let (later, bound) = site.bind(OWNER, "vale5:a").unwrap();
+    assert!(!bound.is_single_user);
+    site.close(badge);
+    assert!(site.bind(OTHER_USER, "vale5:a").is_ok());
+    site.close(later);
+}

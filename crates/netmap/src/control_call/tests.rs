@@ -61,6 +61,7 @@ fn bound() -> Bound {
         flags: 0x500,
         rings: Vec::new(),
         event_pairs: 0,
+        is_single_user: true,
         external_memory: None,
     }
 }
