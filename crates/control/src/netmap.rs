@@ -384,6 +384,9 @@ pub struct Bound {
     /// monitors. Otherwise another user's program can make an eventfd blocking.
     #[serde(default)]
     pub is_single_user: bool,
+    /// The highest real-time priority that the daemon's workers take for this program, 0 to 99.
+    #[serde(default)]
+    pub workers_real_time: u8,
     /// Geometry that EXTMEM answers with.
     #[serde(default)]
     pub external_memory: Option<Pools>,

@@ -21,6 +21,7 @@ use crate::monitor_fill::Monitor;
 use crate::outcome::SyncOutcome;
 use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{RingLock, SyncIntent};
+use crate::urgency::warn_if_above;
 use crate::wakers::Wakers;
 
 /// Ring flag `NR_TIMESTAMP`.
@@ -36,7 +37,7 @@ const MONITOR_CHANGES: u32 = 4;
 /// Number of syncs without a result between two offers of the processor to the other side, which may have no other
 /// processor.
 const SYNCS_PER_YIELD: u32 = 64;
-/// Number of syncs without a result between two checks for the daemon's end.
+/// Number of syncs without a result between two checks for the daemon's end, and for a priority above the workers'.
 const SYNCS_PER_CHECK: u32 = 256;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -76,6 +77,7 @@ impl Binding {
         if !bound.is_single_user {
             eventfd::prepare()?;
         }
+        warn_if_above(bound.workers_real_time);
         let mut descriptors = descriptors.into_iter();
         let memory = descriptors.next().ok_or(Errno::IO)?;
         let mapping = mapping_of(bound.geometry, memory)?;
@@ -255,6 +257,7 @@ impl Binding {
         }
         if syncs.is_multiple_of(SYNCS_PER_CHECK) {
             self.is_orphaned();
+            warn_if_above(self.bound.workers_real_time);
         }
     }
 

@@ -4,7 +4,7 @@
 //!   sleeping thread.
 //! - [`control_call`]: `ioctl`; [`abi`]: its arguments; [`user_memory`]: reading them. Behind a device: `binding`
 //!   (rings), `bell` (their eventfds), `bound_ring` (syncs), `outcome` (their results), `ring_lock` and `holder`,
-//!   `monitor_fill`, `csb`, `sync_loop`; each process has its own `daemon_link` and `mapping`.
+//!   `monitor_fill`, `csb`, `sync_loop`, `urgency`; each process has its own `daemon_link` and `mapping`.
 //! - [`private_descriptors`]: descriptors of which the program does not know.
 
 pub mod abi;
@@ -24,5 +24,6 @@ mod outcome;
 pub mod private_descriptors;
 mod ring_lock;
 mod sync_loop;
+mod urgency;
 pub mod user_memory;
 pub mod wakers;

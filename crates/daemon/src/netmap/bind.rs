@@ -160,6 +160,7 @@ impl Netmap {
             rings: Vec::new(),
             event_pairs: port.events.len() as u16,
             is_single_user,
+            workers_real_time: requester.workers_real_time,
             external_memory: register
                 .external_memory
                 .map(|external| Pools { memory_bytes: external.pools.memory_bytes, ..port.memory.pools() }),

@@ -51,7 +51,12 @@ impl Testbed {
 
     fn ask(&mut self, uid: u32, device: Option<Badge>, request: NetmapRequest) -> Result<NetmapReply, Errno> {
         let client = self.client(uid);
-        let requester = Requester { ports: &mut self.ports, client: &client, scope: NamespaceScope::Own };
+        let requester = Requester {
+            ports: &mut self.ports,
+            client: &client,
+            scope: NamespaceScope::Own,
+            workers_real_time: 0,
+        };
         match self.netmap.answer(requester, device, request).reply {
             NetmapReply::Failed { errno, .. } => Err(Errno::from_raw_os_error(errno)),
             reply => Ok(reply),

@@ -62,6 +62,7 @@ fn bound() -> Bound {
         rings: Vec::new(),
         event_pairs: 0,
         is_single_user: true,
+        workers_real_time: 0,
         external_memory: None,
     }
 }
