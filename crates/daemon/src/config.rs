@@ -380,11 +380,9 @@ impl Config {
             && self.workers.busy
             && self.workers.cpus.len() < usize::from(self.workers.count)
         {
-            return Err(
-                "workers.real_time with workers.busy: workers that never sleep would take every processor \
-                        from ordinary programs; name a processor for each in workers.cpus"
-                    .into(),
-            );
+            let problem = "workers.real_time with workers.busy takes processors from all ordinary programs; name \
+                           a processor for each worker in workers.cpus";
+            return Err(problem.to_owned());
         }
         self.socket_mode()?;
         if !(1..=86_400).contains(&self.switch.ageing_s) {

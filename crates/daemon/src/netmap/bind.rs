@@ -131,6 +131,7 @@ impl Netmap {
             }
         }
         self.activate(key, register.offsets)?;
+        self.note_sharing(requester, key);
         let is_single_user = self.is_single_user(requester, key);
         let port = self.ports.get_mut(key).ok_or_else(gone)?;
         let rings = select_rings(port, register)?;
@@ -188,7 +189,16 @@ impl Netmap {
         let (peer, base) = (requester.client.peer, key.base());
         let mut related = self.ports.iter().filter(|(other, _)| other.base() == base);
         !requester.ports.permissions.is_shared(peer, &base.to_string())
-            && related.all(|(_, port)| port.owner.peer.uid == peer.uid)
+            && related.all(|(_, port)| port.owner.peer.uid == peer.uid && !port.was_shared)
+    }
+
+    /// Remembers that the requester gets eventfds of another user's ports, and may keep them.
+    fn note_sharing(&mut self, requester: &Requester<'_>, key: &PortKey) {
+        let (peer, base) = (requester.client.peer, key.base());
+        if !requester.ports.permissions.may_administer(peer) {
+            let related = self.ports.iter_mut().filter(|(other, _)| other.base() == base);
+            related.for_each(|(_, port)| port.was_shared |= port.owner.peer.uid != peer.uid);
+        }
     }
 
     /// Refuses a user to whom a new rule gives a port while programs have it open that count on their own user: this

@@ -382,6 +382,10 @@ fn a_new_rule_shares_a_port_after_the_programs_that_count_on_their_own_user() {
     let (later, bound) = site.bind(OWNER, "vale5:a").unwrap();
     assert!(!bound.is_single_user);
     site.close(badge);
-    assert!(site.bind(OTHER_USER, "vale5:a").is_ok());
+    let (other, _) = site.bind(OTHER_USER, "vale5:a").unwrap();
+    // Without the rule, too: that user may have kept the eventfds.
+    site.ports.permissions = Permissions::new(ROOT, &[]).into();
+    site.close(other);
+    assert_eq!(site.bind(OWNER, "vale5:a").map(|(_, bound)| bound.is_single_user), Ok(false));
     site.close(later);
 }
