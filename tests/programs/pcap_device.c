@@ -299,6 +299,9 @@ static void check_frames(void)
     pcap_t *a = pcap_create(device_a, error);
     REQUIRE(a != NULL);
     REQUIRE(pcap_datalink(a) == PCAP_ERROR_NOT_ACTIVATED && pcap_fileno(a) < 0);
+    error[0] = 0;
+    REQUIRE(pcap_setnonblock(a, 1, error) == 0);
+    REQUIRE(pcap_getnonblock(a, error) == PCAP_ERROR_NOT_ACTIVATED && strstr(error, "activate"));
     REQUIRE(pcap_set_snaplen(a, 3000) == 0 && pcap_set_promisc(a, 1) == 0 && pcap_set_timeout(a, 0) == 0);
     REQUIRE(pcap_can_set_rfmon(a) == 0 && pcap_set_buffer_size(a, 4 << 20) == 0);
     REQUIRE(pcap_set_immediate_mode(a, 1) == 0 && pcap_set_tstamp_type(a, PCAP_TSTAMP_HOST) == 0);
@@ -307,6 +310,7 @@ static void check_frames(void)
     REQUIRE(pcap_list_tstamp_types(a, &list) == 1 && list[0] == PCAP_TSTAMP_HOST);
     pcap_free_tstamp_types(list);
     REQUIRE(pcap_activate(a) == 0);
+    REQUIRE(pcap_getnonblock(a, error) == 1 && pcap_setnonblock(a, 0, error) == 0);
     REQUIRE(pcap_activate(a) == PCAP_ERROR_ACTIVATED && pcap_set_snaplen(a, 1) == PCAP_ERROR_ACTIVATED);
     REQUIRE(pcap_datalink(a) == DLT_EN10MB && pcap_snapshot(a) == 3000 && !pcap_is_swapped(a));
     REQUIRE(pcap_list_datalinks(a, &list) == 1 && list[0] == DLT_EN10MB);

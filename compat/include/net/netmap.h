@@ -228,7 +228,7 @@ struct nmreq_port_info_get {
     uint16_t nr_host_tx_rings;
     uint16_t nr_host_rx_rings;
     uint16_t nr_mem_id;
-    uint16_t pad1[3];
+    uint16_t pad[3];
 };
 
 #define NM_BDG_NAME "vale" /* how the name of a switch begins */

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>   /* programs count on it */
 #include <signal.h> /* programs count on it */
 #include <stdlib.h>
 #include <sys/ioctl.h>

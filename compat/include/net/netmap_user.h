@@ -16,6 +16,7 @@
 #ifndef NET_NETMAP_USER_H
 #define NET_NETMAP_USER_H
 
+#include <ctype.h> /* programs count on it */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>

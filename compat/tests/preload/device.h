@@ -76,6 +76,12 @@ static inline struct port open_port(const char *name)
     return port;
 }
 
+static inline void close_port(struct port *port)
+{
+    munmap(port->memory, port->bytes);
+    close(port->fd);
+}
+
 /* Puts a broadcast frame into the next slot; the next sync sends it. */
 static inline void put_frame(struct port *port, unsigned char number)
 {

@@ -46,6 +46,32 @@ static void mappings(void)
     await_gone("valel:m");
 }
 
+/* The kernel takes long to end a process with a context for asynchronous I/O. It maps each. */
+static void ends_soon(void)
+{
+    struct port a = open_port("valel:s"), b = open_port("valel:t"), master = open_port("valel:s{1"),
+                slave = open_port("valel:s}1");
+    struct pollfd one = {.fd = b.fd, .events = POLLIN};
+    char line[512];
+    FILE *maps;
+
+    send_frame(&a, 3);
+    CHECK(poll(&one, 1, -1) == 1 && take_frame(&b) == 3);
+    put_frame(&master, 4);
+    NEED(ioctl(master.fd, NIOCTXSYNC, NULL) == 0);
+    one.fd = slave.fd;
+    CHECK(poll(&one, 1, -1) == 1 && take_frame(&slave) == 4);
+    maps = fopen("/proc/self/maps", "r");
+    NEED(maps != NULL);
+    while (fgets(line, sizeof(line), maps) != NULL)
+        CHECK(strstr(line, "[aio]") == NULL);
+    fclose(maps);
+    close_port(&slave);
+    close_port(&master);
+    close_port(&a);
+    close_port(&b);
+}
+
 static void forks(void)
 {
     struct port a = open_port("valel:f"), b = open_port("valel:g");
@@ -259,6 +285,7 @@ int main(int count, char **arguments)
     is_a_device();
     copies();
     mappings();
+    ends_soon();
     forks();
     killed();
     executed("/proc/self/exe");

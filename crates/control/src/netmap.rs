@@ -380,6 +380,13 @@ pub struct Bound {
     pub rings: Vec<RingBinding>,
     /// Number of pairs of eventfds that come with the reply.
     pub event_pairs: u16,
+    /// Whether only programs of this user and of administrators can get these eventfds, and those of the port's
+    /// monitors. Otherwise another user's program can make an eventfd blocking.
+    #[serde(default)]
+    pub is_single_user: bool,
+    /// The highest real-time priority that the daemon's workers take for this program, 0 to 99.
+    #[serde(default)]
+    pub workers_real_time: u8,
     /// Geometry that EXTMEM answers with.
     #[serde(default)]
     pub external_memory: Option<Pools>,

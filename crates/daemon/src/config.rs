@@ -59,11 +59,13 @@ pub struct WorkersConfig {
     pub spin_us: u64,
     /// Whether workers never sleep.
     pub busy: bool,
+    /// The highest real-time priority that workers take from programs of administrators, up to 99; 0: none.
+    pub real_time: u8,
 }
 
 impl Default for WorkersConfig {
     fn default() -> Self {
-        Self { count: 1, cpus: Vec::new(), spin_us: 50, busy: false }
+        Self { count: 1, cpus: Vec::new(), spin_us: 50, busy: false, real_time: 0 }
     }
 }
 
@@ -371,6 +373,17 @@ impl Config {
         if self.workers.count == 0 || usize::from(self.workers.count) > most {
             return Err(format!("workers.count is {}; choose from 1 to {most}", self.workers.count));
         }
+        if self.workers.real_time > ringroad_ring::real_time::HIGHEST {
+            return Err(format!("workers.real_time is {}; choose from 0 to 99", self.workers.real_time));
+        }
+        if self.workers.real_time > 0
+            && self.workers.busy
+            && self.workers.cpus.len() < usize::from(self.workers.count)
+        {
+            let problem = "workers.real_time with workers.busy takes processors from all ordinary programs; name \
+                           a processor for each worker in workers.cpus";
+            return Err(problem.to_owned());
+        }
         self.socket_mode()?;
         if !(1..=86_400).contains(&self.switch.ageing_s) {
             return Err(format!("switch.ageing_s is {}; choose from 1 to 86400", self.switch.ageing_s));
@@ -557,6 +570,8 @@ mod tests {
         for (text, part) in [
             ("colour = 3", "colour"),
             ("[workers]\ncount = 0", "1 to 16"),
+            ("[workers]\nreal_time = 100", "0 to 99"),
+            ("[workers]\nreal_time = 1\nbusy = true", "workers.cpus"),
             ("[socket]\nmode = \"rw\"", "octal"),
             ("[switch]\nmac_entries = 1000", "power of two"),
             ("[limits]\nshared_memory_mib = 9000000000000000000", "shared_memory_mib"),

@@ -13,6 +13,7 @@
 //!   killed; `saving`: writes settings of operators to the configuration file; [`upgrade`]: a new daemon takes over
 //!   everything from this one.
 //! - [`service_manager`]: notifications to systemd.
+//! - [`real_time`]: the priority of the workers.
 //! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a limit on
 //!   lines that untrusted peers cause.
 //!
@@ -37,6 +38,7 @@ pub mod port_entries;
 pub mod port_rules;
 pub mod ports;
 pub mod quotas;
+pub mod real_time;
 pub mod refusal;
 pub mod reload;
 pub mod request_scheduler;

@@ -30,6 +30,7 @@ use crate::netmap::Netmap;
 use crate::permissions::Permissions;
 use crate::port_entries::ClientId;
 use crate::ports::Ports;
+use crate::real_time::WorkerPriority;
 use crate::refusal::fabric_refusal;
 use crate::request_scheduler::RequestScheduler;
 use crate::{reload, shortcuts};
@@ -122,6 +123,7 @@ pub struct Server {
     shortcuts_at: Option<Instant>,
     ports_at_check: usize,
     netmap: Netmap,
+    worker_priority: WorkerPriority,
     /// Client of the running trace.
     tracer: Option<ClientId>,
     next_client: ClientId,
@@ -204,6 +206,7 @@ impl Server {
                 connections, descriptors, "limits.connections is more than the limit of descriptors allows"
             );
         }
+        let worker_priority = WorkerPriority::new(parts.config.workers.real_time);
         let now = Instant::now();
         let mut server = Self {
             listener,
@@ -226,6 +229,7 @@ impl Server {
             shortcuts_at: None,
             ports_at_check: 0,
             netmap: Netmap::default(),
+            worker_priority,
             tracer: None,
             next_client: 0,
             started_at: now,
@@ -301,7 +305,8 @@ impl Server {
 
     fn next_deadline(&self) -> Instant {
         let due = self.due.first().map(|&(at, _)| at);
-        [due, self.idle_at, self.accept_at, self.retry_at, self.links_at, self.shortcuts_at]
+        let priority = self.worker_priority.due;
+        [due, self.idle_at, self.accept_at, self.retry_at, self.links_at, self.shortcuts_at, priority]
             .into_iter()
             .flatten()
             .fold(self.next_tick, Instant::min)
@@ -365,6 +370,12 @@ impl Server {
             if self.retry_at.is_none() {
                 self.watch_waiting_ports();
             }
+        }
+        if self.worker_priority.due.is_some_and(|at| at <= now) {
+            let clients = self.sessions.values().map(|session| session.client.peer);
+            let permissions = &self.parts.ports.permissions;
+            let programs = clients.filter(|&peer| permissions.may_administer(peer));
+            self.worker_priority.follow(programs, self.parts.ports.table.fabric());
         }
         let ports = self.parts.ports.table.on_switches().len();
         if self.ports_at_check != ports || self.shortcuts_at.is_some_and(|at| at <= now) {

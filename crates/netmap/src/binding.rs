@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi::register_flag::NO_TX_POLL;
+use crate::bell::Bell;
 use crate::bound_ring::BoundRing;
 use crate::daemon_link;
 use crate::mapping::{RegionMapping, mapping_of};
@@ -20,6 +21,7 @@ use crate::monitor_fill::Monitor;
 use crate::outcome::SyncOutcome;
 use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{RingLock, SyncIntent};
+use crate::urgency::warn_if_above;
 use crate::wakers::Wakers;
 
 /// Ring flag `NR_TIMESTAMP`.
@@ -35,7 +37,7 @@ const MONITOR_CHANGES: u32 = 4;
 /// Number of syncs without a result between two offers of the processor to the other side, which may have no other
 /// processor.
 const SYNCS_PER_YIELD: u32 = 64;
-/// Number of syncs without a result between two checks for the daemon's end.
+/// Number of syncs without a result between two checks for the daemon's end, and for a priority above the workers'.
 const SYNCS_PER_CHECK: u32 = 256;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -43,8 +45,8 @@ const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM;
 
 #[derive(Debug)]
 struct Events {
-    kick: PrivateDescriptor,
-    notify: Arc<PrivateDescriptor>,
+    kick: Bell,
+    notify: Arc<Bell>,
 }
 
 /// A device's binding.
@@ -72,13 +74,16 @@ impl Binding {
         bound: Bound,
         descriptors: Vec<std::os::fd::OwnedFd>,
     ) -> Result<Self, Errno> {
-        eventfd::prepare()?;
+        if !bound.is_single_user {
+            eventfd::prepare()?;
+        }
+        warn_if_above(bound.workers_real_time);
         let mut descriptors = descriptors.into_iter();
         let memory = descriptors.next().ok_or(Errno::IO)?;
         let mapping = mapping_of(bound.geometry, memory)?;
         let mut events = Vec::new();
         while let (Some(kick), Some(notify)) = (descriptors.next(), descriptors.next()) {
-            let [kick, notify] = [kick, notify].map(PrivateDescriptor::new);
+            let [kick, notify] = [kick, notify].map(|event| Bell::new(event, bound.is_single_user));
             events.push(Events { kick, notify: Arc::new(notify) });
         }
         let ring = |bound_ring: &Placed| {
@@ -120,7 +125,7 @@ impl Binding {
     /// Wakes the other side of a ring.
     pub(crate) fn kick(&self, ring: &BoundRing) {
         if let Some(events) = self.events.get(ring.events) {
-            eventfd::ring(events.kick.as_fd());
+            events.kick.ring();
         }
     }
 
@@ -143,7 +148,7 @@ impl Binding {
                 ring.direction == monitor_ring.direction && ring.index == monitor_ring.index
             });
             if let Some(list) = monitored.and_then(|index| monitors.get_mut(index)) {
-                let notify = Arc::new(PrivateDescriptor::new(notify));
+                let notify = Arc::new(Bell::new(notify, self.bound.is_single_user));
                 let lock = RingLock::new(&ring, &self.mapping.holder, &notify);
                 list.push(Monitor { ring, lock, zero_copy: monitor_ring.zero_copy, sent: monitor_ring.sent });
             }
@@ -252,6 +257,7 @@ impl Binding {
         }
         if syncs.is_multiple_of(SYNCS_PER_CHECK) {
             self.is_orphaned();
+            warn_if_above(self.bound.workers_real_time);
         }
     }
 

@@ -26,10 +26,10 @@ use ringroad_ring::pipe_end::{pass_slots, whole_frames_end};
 use ringroad_ring::ring_view::{Cursors, RingView};
 use ringroad_ring::wakeup::{SharedKicker, publish_fence};
 
+use crate::bell::Bell;
 use crate::mapping::RegionMapping;
 use crate::monitor_fill::MonitorFill;
 use crate::outcome::SyncOutcome;
-use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{Held, RingLock, SyncIntent};
 use crate::user_memory;
 
@@ -77,7 +77,7 @@ impl BoundRing {
     pub(crate) fn new(
         mapping: &RegionMapping,
         ring: &Placed,
-        notify: &Arc<PrivateDescriptor>,
+        notify: &Arc<Bell>,
     ) -> Result<Self, GeometryError> {
         let region = &mapping.region;
         let view = RingView::new(region, ring.object, ring.slots)?;
@@ -396,7 +396,7 @@ mod tests {
         let mut buffers = 2..geometry.buffers;
         lay_out_ring(&region, 0, &RingInit::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
         let mapping = mapping_of(geometry, region.as_fd().try_clone_to_owned().unwrap()).unwrap();
-        let notify = Arc::new(PrivateDescriptor::new(eventfd::create().unwrap()));
+        let notify = Arc::new(Bell::new(eventfd::create().unwrap(), true));
         let binding = Placed {
             direction: Direction::Tx,
             index: 0,

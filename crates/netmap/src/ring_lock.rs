@@ -1,14 +1,12 @@
 //! Lock of a ring ([`ringroad_ring::shared_lock`]) for this process. No sync waits for it: a locked ring is skipped.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use ringroad_ring::eventfd;
 use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared_lock::{HolderNumber, LockAttempt, SharedLock};
 
+use crate::bell::Bell;
 use crate::holder::Holder;
-use crate::private_descriptors::PrivateDescriptor;
 
 /// Number of attempts to take a lock that is held for a short time.
 const TRIES: u32 = 1_000;
@@ -28,7 +26,7 @@ pub(crate) struct RingLock {
     view: RingView,
     holder: Arc<Holder>,
     /// Eventfd of the sleepers on the ring.
-    notify: Arc<PrivateDescriptor>,
+    notify: Arc<Bell>,
 }
 
 /// The lock, held until dropped.
@@ -39,7 +37,7 @@ pub(crate) struct Held<'lock> {
 }
 
 impl RingLock {
-    pub(crate) fn new(view: &RingView, holder: &Arc<Holder>, notify: &Arc<PrivateDescriptor>) -> Self {
+    pub(crate) fn new(view: &RingView, holder: &Arc<Holder>, notify: &Arc<Bell>) -> Self {
         Self { view: view.clone(), holder: Arc::clone(holder), notify: Arc::clone(notify) }
     }
 
@@ -49,7 +47,7 @@ impl RingLock {
 
     /// Wakes the sleepers on the ring.
     pub(crate) fn wake_sleepers(&self) {
-        eventfd::ring(self.notify.as_fd());
+        self.notify.ring();
     }
 
     /// Takes the lock, unless a living process holds it.
@@ -95,7 +93,9 @@ impl Drop for Held<'_> {
 #[allow(unsafe_code)]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::fd::AsFd;
 
+    use ringroad_ring::eventfd;
     use ringroad_ring::geometry::RegionGeometry;
     use ringroad_ring::layout::Direction;
     use ringroad_ring::region::{HugePages, Region};
@@ -117,7 +117,7 @@ mod tests {
 
     /// A separate process, as far as the lock can detect.
     fn process_at(region: &Arc<Region>, view: &RingView) -> RingLock {
-        let notify = Arc::new(PrivateDescriptor::new(eventfd::create().unwrap()));
+        let notify = Arc::new(Bell::new(eventfd::create().unwrap(), true));
         RingLock::new(view, &Arc::new(Holder::new(region)), &notify)
     }
 

@@ -2,11 +2,13 @@
 //! those waited for.
 
 use std::ffi::c_int;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
 use ringroad_c_face::TimeLimit;
+use ringroad_netmap::user_memory;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
@@ -50,10 +52,20 @@ fn control(
         (libc::EPOLL_CTL_ADD, Some(event)) => epoll_interests::add(epoll, set, fd, device.clone(), event)?,
         (libc::EPOLL_CTL_MOD, Some(event)) => epoll_interests::modify(set, fd, device, event)?,
         (libc::EPOLL_CTL_DEL, _) => epoll_interests::remove(set, fd, device)?,
-        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => return Err(Errno::FAULT),
         _ => return Err(Errno::INVAL),
     }
     Ok(0)
+}
+
+/// The program's event for epoll_ctl(2).
+///
+/// # Errors
+/// EFAULT if it cannot be read.
+fn read_event(event: *const epoll_event) -> Result<epoll_event, Errno> {
+    let mut bytes = [0; size_of::<epoll_event>()];
+    user_memory::read_bytes(event.addr(), &mut bytes)?;
+    // SAFETY: any bytes are an event.
+    Ok(unsafe { std::mem::transmute::<[u8; size_of::<epoll_event>()], epoll_event>(bytes) })
 }
 
 /// Room for a program's events.
@@ -64,14 +76,20 @@ struct Events {
 }
 
 impl Events {
-    /// # Safety
-    /// There must be room left.
-    unsafe fn push(&mut self, event: epoll_event) {
-        // SAFETY: the caller's promise.
-        let slot = unsafe { self.start.add(self.count as usize) };
-        // SAFETY: the caller's promise.
-        unsafe { slot.write_unaligned(event) };
+    /// Adds an event. There must be room left.
+    ///
+    /// # Errors
+    /// EFAULT if the room cannot be written.
+    fn push(&mut self, event: epoll_event) -> Result<(), Errno> {
+        let mut bytes = [0; size_of::<epoll_event>()];
+        bytes[offset_of!(epoll_event, events)..][..size_of::<u32>()]
+            .copy_from_slice(&{ event.events }.to_ne_bytes());
+        bytes[offset_of!(epoll_event, u64)..][..size_of::<u64>()]
+            .copy_from_slice(&{ event.u64 }.to_ne_bytes());
+        let slot = self.start.wrapping_add(self.count as usize);
+        user_memory::write_bytes(slot.addr(), &bytes)?;
         self.count += 1;
+        Ok(())
     }
 
     /// Adds the ready events of the kernel's set, without the doorbell; returns whether the doorbell was rung.
@@ -159,9 +177,13 @@ unsafe fn wait(
             let Some(conditions) = interest.conditions() else { continue };
             let found = wait.found_at(&interest.device, conditions);
             if found != 0 && told.count < room {
-                // SAFETY: there is room.
-                unsafe { told.push(epoll_event { events: found as u32 & 0xFFFF, u64: interest.data }) };
-                epoll_interests::told(interest);
+                let event = epoll_event { events: found as u32 & 0xFFFF, u64: interest.data };
+                match told.push(event) {
+                    Ok(()) => epoll_interests::told(interest),
+                    Err(errno) if told.count == 0 => return Err(errno),
+                    // The events so far are the program's: an edge of the kernel's set does not come again.
+                    Err(_) => return Ok(told.count),
+                }
             }
         }
         if of_kernel && !kernel_first {
@@ -213,9 +235,11 @@ hooks! {
             // SAFETY: the program's own arguments.
             return unsafe { next::epoll_ctl(epoll, operation, fd, event) };
         };
-        // SAFETY: null or a structure, as the program guarantees; it is packed, so it is copied.
-        let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
-        errno::returned(control(epoll, operation, fd, &device, event.as_ref()))
+        let event = match operation {
+            libc::EPOLL_CTL_DEL => Ok(None),
+            _ => read_event(event).map(Some),
+        };
+        errno::returned(event.and_then(|event| control(epoll, operation, fd, &device, event.as_ref())))
     }
 
     [unsafe] epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
@@ -242,8 +266,7 @@ hooks! {
     [unsafe] epoll_pwait2(
         epoll: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
-        // SAFETY: null or a structure, as the program guarantees.
-        let limit = from_timespec(unsafe { timeout.as_ref() });
+        let limit = from_timespec(timeout);
         if limit.is_err() || !may_have_devices(epoll, events, room) {
             // SAFETY: the program's own arguments.
             let count = unsafe { next::epoll_pwait2(epoll, events, room, timeout, mask) };

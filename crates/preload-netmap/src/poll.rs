@@ -12,18 +12,46 @@ use crate::time_limit::from_timespec;
 use crate::tracked::{any_device, device};
 use crate::wait::Wait;
 
+/// Number of structures: the kernel uses 32 bits of it.
+fn length(count: nfds_t) -> usize {
+    count as u32 as usize
+}
+
+/// Checks as poll(2) does that the kernel can read and write `count` structures at `fds`, and polls that many: the kernel
+/// does so once, without waiting. That takes a system call, but a program may pass any pointer.
+fn check_array(fds: *mut pollfd, count: nfds_t) -> Result<(), Errno> {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    let (limit, no_mask) = (&raw mut now, std::ptr::null::<sigset_t>());
+    let before = errno::get();
+    // The C library's function would be a cancellation point.
+    // SAFETY: the kernel checks the array, and `now` outlives the call.
+    let polled = unsafe { libc::syscall(libc::SYS_ppoll, fds, count, limit, no_mask, 0) };
+    match polled {
+        0.. => Ok(()),
+        _ => match errno::last() {
+            // A signal interrupts the call after the array was used. The wait that follows begins after the signal.
+            Errno::INTR => {
+                errno::set(before);
+                Ok(())
+            }
+            errno => Err(errno),
+        },
+    }
+}
+
 /// Whether an array has a device in it.
 ///
-/// # Safety
-/// `fds` must be `count` structures.
-unsafe fn has_device(fds: *const pollfd, count: nfds_t) -> bool {
-    if fds.is_null() || count == 0 || !any_device() {
-        return false;
+/// # Errors
+/// EFAULT and EINVAL, as poll(2).
+fn has_device(fds: *mut pollfd, count: nfds_t) -> Result<bool, Errno> {
+    if length(count) == 0 || !any_device() {
+        return Ok(false);
     }
-    // SAFETY: the caller's promise; another thread that changes them meanwhile breaks the program with or without this
-    // library.
-    let fds = unsafe { std::slice::from_raw_parts(fds, count as usize) };
-    fds.iter().any(|entry| device(entry.fd).is_some())
+    check_array(fds, count)?;
+    // SAFETY: checked above; another thread that unmaps or changes them meanwhile breaks the program with or without
+    // this library.
+    let fds = unsafe { std::slice::from_raw_parts(fds, length(count)) };
+    Ok(fds.iter().any(|entry| device(entry.fd).is_some()))
 }
 
 /// Polls an array with devices in it.
@@ -37,7 +65,7 @@ unsafe fn poll_devices(
     mask: *const sigset_t,
 ) -> Result<c_int, Errno> {
     // SAFETY: the caller's promise.
-    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
+    let fds = unsafe { std::slice::from_raw_parts_mut(fds, length(count)) };
     let mut wait = Wait::new();
     for entry in &*fds {
         // Every entry has the same index in the list of other descriptors, so that results are found; a device's entry
@@ -65,10 +93,11 @@ unsafe fn poll_devices(
 
 hooks! {
     [unsafe] poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-        // SAFETY: the program's own arguments.
-        if !unsafe { has_device(fds, count) } {
+        match has_device(fds, count) {
+            Ok(true) => {}
             // SAFETY: the program's own arguments.
-            return unsafe { next::poll(fds, count, timeout) };
+            Ok(false) => return unsafe { next::poll(fds, count, timeout) },
+            Err(errno) => return errno::fail(errno),
         }
         let limit = TimeLimit::from_milliseconds(timeout);
         // SAFETY: the program's own arguments.
@@ -78,8 +107,7 @@ hooks! {
     [unsafe] __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
         // The C library ends the program if the array is too small. The hook reads no entry of such an array.
         let fits = room / size_of::<pollfd>() >= count as usize;
-        // SAFETY: the program's own arguments.
-        if fits && unsafe { has_device(fds, count) } {
+        if fits {
             // SAFETY: the program's own arguments.
             return unsafe { poll(fds, count, timeout) };
         }
@@ -88,13 +116,13 @@ hooks! {
     }
 
     [unsafe] ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        // SAFETY: the program's own arguments.
-        if !unsafe { has_device(fds, count) } {
+        match has_device(fds, count) {
+            Ok(true) => {}
             // SAFETY: the program's own arguments.
-            return unsafe { next::ppoll(fds, count, timeout, mask) };
+            Ok(false) => return unsafe { next::ppoll(fds, count, timeout, mask) },
+            Err(errno) => return errno::fail(errno),
         }
-        // SAFETY: null or a structure, as the program guarantees.
-        let limit = from_timespec(unsafe { timeout.as_ref() });
+        let limit = from_timespec(timeout);
         // SAFETY: the program's own arguments.
         errno::returned(limit.and_then(|limit| unsafe { poll_devices(fds, count, &limit, mask) }))
     }
@@ -103,8 +131,7 @@ hooks! {
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t
     ) -> c_int {
         let fits = room / size_of::<pollfd>() >= count as usize;
-        // SAFETY: the program's own arguments.
-        if fits && unsafe { has_device(fds, count) } {
+        if fits {
             // SAFETY: the program's own arguments.
             return unsafe { ppoll(fds, count, timeout, mask) };
         }

@@ -9,8 +9,10 @@ use libc::{
     fd_set, sigset_t, timespec, timeval,
 };
 use ringroad_c_face::TimeLimit;
+use ringroad_netmap::user_memory;
 use rustix::io::Errno;
 use smallvec::SmallVec;
+use zerocopy::IntoBytes;
 
 use crate::errno;
 use crate::hooks::hooks;
@@ -22,26 +24,21 @@ const BITS: usize = c_ulong::BITS as usize;
 
 /// Set of the program: as many words as the highest descriptor needs, which may be more than an `fd_set` has.
 struct Set {
-    words: *mut c_ulong,
+    /// Address in the program's memory; 0: the program gave no set.
+    address: usize,
     asked: SmallVec<[c_ulong; 16]>,
     /// Ready descriptors.
     ready: SmallVec<[c_ulong; 16]>,
 }
 
 impl Set {
-    /// # Safety
-    /// `words` must be null or point to `count` bits, rounded up to whole words.
-    unsafe fn read(words: *mut fd_set, count: usize) -> Self {
-        let words: *mut c_ulong = words.cast();
-        let asked = if words.is_null() {
-            SmallVec::new()
-        } else {
-            // SAFETY: the caller's promise.
-            let words = unsafe { std::slice::from_raw_parts(words, count.div_ceil(BITS)) };
-            SmallVec::from_slice(words)
-        };
-        let ready = SmallVec::from_elem(0, asked.len());
-        Self { words, asked, ready }
+    /// Reads the set of `count` bits, rounded up to whole words, at `set`.
+    fn read(set: *mut fd_set, count: usize) -> Result<Self, Errno> {
+        let words = if set.is_null() { 0 } else { count.div_ceil(BITS) };
+        let mut asked = SmallVec::from_elem(0, words);
+        user_memory::read_bytes(set.addr(), asked.as_mut_bytes())?;
+        let ready = SmallVec::from_elem(0, words);
+        Ok(Self { address: set.addr(), asked, ready })
     }
 
     fn has(&self, fd: usize) -> bool {
@@ -57,15 +54,9 @@ impl Set {
         1
     }
 
-    /// # Safety
-    /// The set must still be at the address from which it was read.
-    unsafe fn write(&self) {
-        for (index, &word) in self.ready.iter().enumerate() {
-            // SAFETY: the caller's promise; as many words were read.
-            let target = unsafe { self.words.add(index) };
-            // SAFETY: as above.
-            unsafe { target.write(word) };
-        }
+    /// Writes the ready descriptors to the program's memory.
+    fn write(&self) -> Result<(), Errno> {
+        user_memory::write_bytes(self.address, self.ready.as_bytes())
     }
 }
 
@@ -77,24 +68,20 @@ struct Sets {
 }
 
 impl Sets {
-    /// Sets, if there is a device in them.
-    ///
-    /// # Safety
-    /// The conditions of select(2).
-    unsafe fn with_device(
+    /// Sets, if there is a device in them. `None` for sets that cannot be read: the kernel then states the error.
+    fn with_device(
         count: c_int,
         readable: *mut fd_set,
         writable: *mut fd_set,
         exceptional: *mut fd_set,
     ) -> Option<Self> {
         let count = usize::try_from(count).ok().filter(|&count| count > 0 && any_device())?;
-        // SAFETY: the caller's promise.
-        let readable = unsafe { Set::read(readable, count) };
-        // SAFETY: the caller's promise.
-        let writable = unsafe { Set::read(writable, count) };
-        // SAFETY: the caller's promise.
-        let exceptional = unsafe { Set::read(exceptional, count) };
-        let sets = Self { count, readable, writable, exceptional };
+        let sets = Self {
+            count,
+            readable: Set::read(readable, count).ok()?,
+            writable: Set::read(writable, count).ok()?,
+            exceptional: Set::read(exceptional, count).ok()?,
+        };
         let has_device = sets.descriptors().any(|fd| device(fd as c_int).is_some());
         has_device.then_some(sets)
     }
@@ -166,22 +153,22 @@ impl Sets {
     }
 
     /// Waits, and writes the result to the program's sets.
-    ///
-    /// # Safety
-    /// The sets must still be at the addresses from which they were read.
-    unsafe fn answer(mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<c_int, Errno> {
+    fn answer(mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<c_int, Errno> {
         let ready = self.wait(limit, mask)?;
         for set in [&self.readable, &self.writable, &self.exceptional] {
-            // SAFETY: the caller's promise.
-            unsafe { set.write() };
+            set.write()?;
         }
         Ok(ready)
     }
 }
 
-fn limit_of(timeout: Option<&timeval>) -> Result<TimeLimit, Errno> {
-    let Some(timeout) = timeout else { return Ok(TimeLimit::Never) };
-    match (u64::try_from(timeout.tv_sec), u64::try_from(timeout.tv_usec)) {
+/// Limit after the program's `timeval`; without one there is no limit.
+fn limit_of(timeout: *mut timeval) -> Result<TimeLimit, Errno> {
+    if timeout.is_null() {
+        return Ok(TimeLimit::Never);
+    }
+    let [seconds, microseconds]: [i64; 2] = user_memory::read(timeout.addr())?;
+    match (u64::try_from(seconds), u64::try_from(microseconds)) {
         (Ok(seconds), Ok(microseconds)) => {
             let time = Duration::from_secs(seconds).saturating_add(Duration::from_micros(microseconds));
             Ok(TimeLimit::after(time))
@@ -194,23 +181,19 @@ hooks! {
     [unsafe] select(
         count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set, timeout: *mut timeval
     ) -> c_int {
-        // SAFETY: the program's own arguments.
-        let Some(sets) = (unsafe { Sets::with_device(count, readable, writable, exceptional) }) else {
+        let Some(sets) = Sets::with_device(count, readable, writable, exceptional) else {
             // SAFETY: the program's own arguments.
             return unsafe { next::select(count, readable, writable, exceptional, timeout) };
         };
-        // SAFETY: null or a structure, as the program guarantees.
-        let timeout = unsafe { timeout.as_mut() };
-        let limit = match limit_of(timeout.as_deref()) {
+        let limit = match limit_of(timeout) {
             Ok(limit) => limit,
             Err(errno) => return errno::fail(errno),
         };
-        // SAFETY: the program's own arguments.
-        let answer = unsafe { sets.answer(&limit, std::ptr::null()) };
-        // The remaining time is written, as Linux does.
-        if let (Some(timeout), Some(left)) = (timeout, limit.left()) {
-            timeout.tv_sec = left.as_secs() as libc::time_t;
-            timeout.tv_usec = left.subsec_micros().into();
+        let answer = sets.answer(&limit, std::ptr::null());
+        // The remaining time is written, as Linux does; a failure of that is no failure of the call.
+        if let (false, Some(left)) = (timeout.is_null(), limit.left()) {
+            let left = [left.as_secs().cast_signed(), left.subsec_micros().into()];
+            let _ = user_memory::write(timeout.addr(), &left);
         }
         errno::returned(answer)
     }
@@ -219,14 +202,11 @@ hooks! {
         count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set,
         timeout: *const timespec, mask: *const sigset_t
     ) -> c_int {
-        // SAFETY: the program's own arguments.
-        let Some(sets) = (unsafe { Sets::with_device(count, readable, writable, exceptional) }) else {
+        let Some(sets) = Sets::with_device(count, readable, writable, exceptional) else {
             // SAFETY: the program's own arguments.
             return unsafe { next::pselect(count, readable, writable, exceptional, timeout, mask) };
         };
-        // SAFETY: null or a structure, as the program guarantees.
-        let limit = from_timespec(unsafe { timeout.as_ref() });
-        // SAFETY: the program's own arguments.
-        errno::returned(limit.and_then(|limit| unsafe { sets.answer(&limit, mask) }))
+        let limit = from_timespec(timeout);
+        errno::returned(limit.and_then(|limit| sets.answer(&limit, mask)))
     }
 }

@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use libc::{stat as stat_buffer, statx as statx_buffer};
+use ringroad_netmap::user_memory;
 use rustix::io::Errno;
 
 use crate::hooks::hooks;
@@ -25,20 +26,27 @@ unsafe fn is_missing_device(result: c_int, path: *const c_char) -> bool {
     result < 0 && errno::get() == libc::ENOENT && !path.is_null() && unsafe { is_device_path(path) }
 }
 
-/// Fills the status of the device.
+/// Copies a status to the program's memory at `to`: the return value of the call.
 ///
 /// # Safety
-/// `to` must be a structure of the caller.
-unsafe fn fill(to: *mut stat_buffer) -> c_int {
+/// All bytes of `status` must be initialised.
+unsafe fn give<T>(status: &T, to: *mut T) -> c_int {
+    let first = std::ptr::from_ref(status).cast();
+    // SAFETY: the caller's promise, for the bytes of a value.
+    let bytes = unsafe { std::slice::from_raw_parts(first, size_of::<T>()) };
+    errno::returned(user_memory::write_bytes(to.addr(), bytes).map(|()| 0))
+}
+
+/// Fills the status of the device.
+fn fill(to: *mut stat_buffer) -> c_int {
     // SAFETY: all zeroes is a status.
     let mut status: stat_buffer = unsafe { std::mem::zeroed() };
     status.st_mode = MODE;
     status.st_nlink = 1;
     status.st_rdev = libc::makedev(MAJOR, MINOR);
     status.st_blksize = 4096;
-    // SAFETY: the caller's promise.
-    unsafe { to.write(status) };
-    0
+    // SAFETY: the status was zeroed.
+    unsafe { give(&status, to) }
 }
 
 /// Return value of a call that gave `result` for the status of a path. Fills `to` if the path is the device's.
@@ -50,17 +58,12 @@ unsafe fn status_of_path(path: *const c_char, to: *mut stat_buffer, result: c_in
     if !unsafe { is_missing_device(result, path) } {
         return result;
     }
-    // SAFETY: the caller's structure.
-    unsafe { fill(to) }
+    fill(to)
 }
 
 /// Return value of a call for the status of a descriptor, which is `other` unless the descriptor is a device.
-///
-/// # Safety
-/// The conditions of fstat(2).
-unsafe fn status_of_descriptor(fd: c_int, to: *mut stat_buffer, other: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: the structure is the caller's.
-    if tracked::device(fd).is_some() { unsafe { fill(to) } } else { other() }
+fn status_of_descriptor(fd: c_int, to: *mut stat_buffer, other: impl FnOnce() -> c_int) -> c_int {
+    if tracked::device(fd).is_some() { fill(to) } else { other() }
 }
 
 /// Return value of a call that gave `result` for the permission to use a path. The device can be used, but not
@@ -125,15 +128,13 @@ hooks! {
     [unsafe] fstat(fd: c_int, to: *mut stat_buffer) -> c_int = fstat64 {
         // SAFETY: the program's own arguments.
         let other = || unsafe { next::fstat(fd, to) };
-        // SAFETY: as above.
-        unsafe { status_of_descriptor(fd, to, other) }
+        status_of_descriptor(fd, to, other)
     }
 
     [unsafe] __fxstat(version: c_int, fd: c_int, to: *mut stat_buffer) -> c_int = __fxstat64 {
         // SAFETY: the program's own arguments.
         let other = || unsafe { next::__fxstat(version, fd, to) };
-        // SAFETY: as above.
-        unsafe { status_of_descriptor(fd, to, other) }
+        status_of_descriptor(fd, to, other)
     }
 
     [unsafe] statx(directory: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut statx_buffer) -> c_int {
@@ -151,9 +152,8 @@ hooks! {
         status.stx_blksize = 4096;
         status.stx_rdev_major = MAJOR;
         status.stx_rdev_minor = MINOR;
-        // SAFETY: the program's own argument.
-        unsafe { to.write(status) };
-        0
+        // SAFETY: the status was zeroed.
+        unsafe { give(&status, to) }
     }
 
     [unsafe] access(path: *const c_char, mode: c_int) -> c_int {

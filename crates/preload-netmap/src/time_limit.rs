@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use libc::timespec;
 use ringroad_c_face::TimeLimit;
+use ringroad_netmap::user_memory;
 use rustix::io::Errno;
 
-/// Limit after a `timespec`; without one there is no limit.
+/// Limit after the program's `timespec`; without one there is no limit.
 ///
 /// # Errors
-/// EINVAL if it is invalid.
-pub(crate) fn from_timespec(time: Option<&timespec>) -> Result<TimeLimit, Errno> {
-    let Some(time) = time else { return Ok(TimeLimit::Never) };
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::INVAL)?;
-    match u32::try_from(time.tv_nsec) {
+/// EFAULT if it cannot be read, EINVAL if it is invalid.
+pub(crate) fn from_timespec(time: *const timespec) -> Result<TimeLimit, Errno> {
+    if time.is_null() {
+        return Ok(TimeLimit::Never);
+    }
+    let [seconds, nanoseconds]: [i64; 2] = user_memory::read(time.addr())?;
+    let seconds = u64::try_from(seconds).map_err(|_| Errno::INVAL)?;
+    match u32::try_from(nanoseconds) {
         Ok(nanoseconds) if nanoseconds < 1_000_000_000 => {
             Ok(TimeLimit::after(Duration::new(seconds, nanoseconds)))
         }
@@ -37,7 +41,8 @@ mod tests {
     fn each_calls_time_limits_are_read() {
         assert_eq!(TimeLimit::from_milliseconds(-5), TimeLimit::Never);
         assert_eq!(TimeLimit::from_milliseconds(0), TimeLimit::Now);
-        assert_eq!(from_timespec(None), Ok(TimeLimit::Never));
+        assert_eq!(from_timespec(std::ptr::null()), Ok(TimeLimit::Never));
+        assert_eq!(from_timespec(std::ptr::without_provenance(8)), Err(Errno::FAULT));
         for (tv_sec, tv_nsec, limit) in [
             (0, 0, Ok(TimeLimit::Now)),
             (i64::MAX, 0, Ok(TimeLimit::after(Duration::from_secs(i64::MAX as u64)))),
@@ -45,7 +50,7 @@ mod tests {
             (0, -1, Err(Errno::INVAL)),
             (0, 1_000_000_000, Err(Errno::INVAL)),
         ] {
-            assert_eq!(from_timespec(Some(&timespec { tv_sec, tv_nsec })), limit);
+            assert_eq!(from_timespec(&timespec { tv_sec, tv_nsec }), limit);
         }
     }
 

@@ -9,7 +9,8 @@
 //!   [`shared`], [`copy`]: access to bytes that other processes write.
 //! - [`control_block`], [`wakeup`]: the passing of head and tail, and the sleep of a side (model-checked with loom);
 //!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
-//!   whether the lock's holder lives; [`core_sharing`]: cores shared by threads that stay awake.
+//!   whether the lock's holder lives; [`core_sharing`]: cores shared by threads that stay awake; [`real_time`]: their
+//!   real-time priority.
 //! - [`heap`]: the process's own heap.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - Ends of rings: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
@@ -37,6 +38,7 @@ pub mod monitor_end;
 pub mod pipe_end;
 pub mod program_end;
 pub mod program_window;
+pub mod real_time;
 pub mod region;
 pub mod ring_view;
 pub mod shared;

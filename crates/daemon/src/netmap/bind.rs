@@ -125,11 +125,14 @@ impl Netmap {
             if external.is_some_and(|external| !port.memory.stands_for(external.identity)) {
                 return Err(fail(Errno::BUSY, format!("{key} lies in other memory already")));
             }
+            self.check_trust(requester, key)?;
             if port.header_bytes != 0 && register.flags & flag::ACCEPT_VNET_HDR == 0 {
                 return Err(fail(Errno::IO, format!("frames of {key} have a virtio-net header")));
             }
         }
         self.activate(key, register.offsets)?;
+        self.note_sharing(requester, key);
+        let is_single_user = self.is_single_user(requester, key);
         let port = self.ports.get_mut(key).ok_or_else(gone)?;
         let rings = select_rings(port, register)?;
         let exclusive = register.flags & flag::EXCLUSIVE != 0;
@@ -157,6 +160,8 @@ impl Netmap {
             flags: register.flags,
             rings: Vec::new(),
             event_pairs: port.events.len() as u16,
+            is_single_user,
+            workers_real_time: requester.workers_real_time,
             external_memory: register
                 .external_memory
                 .map(|external| Pools { memory_bytes: external.pools.memory_bytes, ..port.memory.pools() }),
@@ -176,6 +181,41 @@ impl Netmap {
             _ => port.serve(requester.ports.table.fabric_mut())?,
         }
         self.show_monitors(key, requester.ports)
+    }
+
+    /// Whether only programs of the requester's user and of administrators can get the eventfds of a port, its pipes
+    /// and its monitors.
+    fn is_single_user(&self, requester: &Requester<'_>, key: &PortKey) -> bool {
+        let (peer, base) = (requester.client.peer, key.base());
+        let mut related = self.ports.iter().filter(|(other, _)| other.base() == base);
+        !requester.ports.permissions.is_shared(peer, &base.to_string())
+            && related.all(|(_, port)| port.owner.peer.uid == peer.uid && !port.was_shared)
+    }
+
+    /// Remembers that the requester gets eventfds of another user's ports, and may keep them.
+    fn note_sharing(&mut self, requester: &Requester<'_>, key: &PortKey) {
+        let (peer, base) = (requester.client.peer, key.base());
+        if !requester.ports.permissions.may_administer(peer) {
+            let related = self.ports.iter_mut().filter(|(other, _)| other.base() == base);
+            related.for_each(|(_, port)| port.was_shared |= port.owner.peer.uid != peer.uid);
+        }
+    }
+
+    /// Refuses a user to whom a new rule gives a port while programs have it open that count on their own user: this
+    /// user's program could block them.
+    fn check_trust(&self, requester: &Requester<'_>, key: &PortKey) -> Result<(), NetmapFailure> {
+        let (peer, base) = (requester.client.peer, key.base());
+        let counts_on_own = |binding: &Binding| {
+            binding.bound.is_single_user && binding.client.peer.uid != peer.uid && binding.port.base() == base
+        };
+        let mut bindings = self.devices.values().filter_map(|device| device.binding.as_ref());
+        if requester.ports.permissions.may_administer(peer) || !bindings.any(counts_on_own) {
+            return Ok(());
+        }
+        let message = format!(
+            "{key} is open since before a rule shared it; it is shared once its programs have closed it"
+        );
+        Err(fail(Errno::BUSY, message))
     }
 
     /// Lays out the rings of a port that becomes used.

@@ -107,6 +107,8 @@ pub struct Requester<'a> {
     pub client: &'a Client,
     /// Namespace scope of the request's interface names.
     pub scope: NamespaceScope<'a>,
+    /// The highest real-time priority that workers take for the requester's program.
+    pub workers_real_time: u8,
 }
 
 impl Requester<'_> {

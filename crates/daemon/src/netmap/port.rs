@@ -75,6 +75,8 @@ pub(crate) struct NetmapPort {
     pub(crate) header_bytes: u32,
     /// Second switch of a persistent port that joins two switches.
     pub(crate) joins: Option<String>,
+    /// Whether another user than the owner and administrators may have kept eventfds of the port.
+    pub(crate) was_shared: bool,
     /// Part of its maker's share that the port takes.
     _holding: Holding,
 }
@@ -104,6 +106,7 @@ impl NetmapPort {
             monitors: Vec::new(),
             header_bytes: 0,
             joins: None,
+            was_shared: false,
             _holding: holding,
         }
     }

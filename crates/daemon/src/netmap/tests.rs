@@ -51,7 +51,12 @@ impl Testbed {
 
     fn ask(&mut self, uid: u32, device: Option<Badge>, request: NetmapRequest) -> Result<NetmapReply, Errno> {
         let client = self.client(uid);
-        let requester = Requester { ports: &mut self.ports, client: &client, scope: NamespaceScope::Own };
+        let requester = Requester {
+            ports: &mut self.ports,
+            client: &client,
+            scope: NamespaceScope::Own,
+            workers_real_time: 0,
+        };
         match self.netmap.answer(requester, device, request).reply {
             NetmapReply::Failed { errno, .. } => Err(Errno::from_raw_os_error(errno)),
             reply => Ok(reply),
@@ -348,4 +353,39 @@ fn reports_name_the_owner_of_each_port() {
         assert!(told.contains(&wanted), "{wanted:?} in {told:?}");
     }
     assert_eq!(told.len(), 4);
+}
+
+#[test]
+fn programs_count_on_their_own_user_only_where_no_other_user_gets_the_eventfds() {
+    let mut site = Testbed::new(&[("vale5:*", OTHER_USER), ("vale5:*", OWNER), ("vale5:shared", OTHER_USER)]);
+    let mut binds = |uid, name| site.bind(uid, name).map(|(_, bound)| bound.is_single_user);
+    assert_eq!(binds(OWNER, "vale5:own"), Ok(true));
+    assert_eq!(binds(OWNER, "vale5:own{1"), Ok(true));
+    assert_eq!(binds(OWNER, "vale5:shared"), Ok(false));
+    assert_eq!(binds(OTHER_USER, "vale5:shared{1"), Ok(false));
+    // An administrator does not count on the owner; the owner's programs still count on their user and administrators.
+    assert_eq!(binds(ROOT, "vale5:own"), Ok(false));
+    assert_eq!(binds(OWNER, "vale5:own"), Ok(true));
+}
+
+#[test]
+fn a_new_rule_shares_a_port_after_the_programs_that_count_on_their_own_user() {
+    let mut site = Testbed::new(&[]);
+    let (badge, bound) = site.bind(OWNER, "vale5:a").unwrap();
+    assert!(bound.is_single_user);
+    let rule = Allow { port: "vale5:a".to_owned(), uids: vec![OTHER_USER, OWNER], gids: vec![] };
+    site.ports.permissions = Permissions::new(ROOT, &[rule]).into();
+    for name in ["vale5:a", "vale5:a{1"] {
+        assert_eq!(site.bind(OTHER_USER, name).map(drop), Err(Errno::BUSY), "{name}");
+    }
+    assert!(site.bind(ROOT, "vale5:a").is_ok());
+    let (later, bound) = site.bind(OWNER, "vale5:a").unwrap();
+    assert!(!bound.is_single_user);
+    site.close(badge);
+    let (other, _) = site.bind(OTHER_USER, "vale5:a").unwrap();
+    // Without the rule, too: that user may have kept the eventfds.
+    site.ports.permissions = Permissions::new(ROOT, &[]).into();
+    site.close(other);
+    assert_eq!(site.bind(OWNER, "vale5:a").map(|(_, bound)| bound.is_single_user), Ok(false));
+    site.close(later);
 }

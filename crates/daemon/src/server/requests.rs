@@ -69,7 +69,13 @@ impl Server {
             (_, Request::NetmapOpen) => self.open_netmap_device(session),
             (_, Request::Netmap { device, request }) => {
                 self.end_closed_devices()?;
-                let requester = Requester { ports: &mut self.parts.ports, client: &session.client, scope };
+                let workers_real_time = self.worker_priority.limit_for(administers);
+                let requester = Requester {
+                    ports: &mut self.parts.ports,
+                    client: &session.client,
+                    scope,
+                    workers_real_time,
+                };
                 let answer = self.netmap.answer(requester, device, request);
                 self.parts.ports.settle_openflow_ports();
                 send_netmap(session, answer);

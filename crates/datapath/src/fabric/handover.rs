@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::port_queue::HandOver;
+use ringroad_ring::real_time;
+use rustix::process::Pid;
 
 use super::{Fabric, FabricError, Runner, Switch, WireId};
 use crate::forwarding::QueueRef;
@@ -135,6 +138,22 @@ impl Fabric {
                 None => self.departed += counters,
             }
         }
+    }
+
+    /// Gives the workers a real-time priority, or makes them ordinary threads again: 0. A worker that does not run yet
+    /// is left out.
+    ///
+    /// # Errors
+    /// As [`ringroad_ring::real_time::set_priority`].
+    pub fn set_priority(&self, priority: u8) -> rustix::io::Result<()> {
+        for runner in &self.runners {
+            let Runner::Thread(worker) = runner else { continue };
+            let thread = worker.stats().thread_id.load(Ordering::Relaxed);
+            if let Some(thread) = Pid::from_raw(thread.cast_signed()) {
+                real_time::set_priority(Some(thread), priority)?;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the workers awake, or lets them sleep again if their settings permit it.

@@ -61,6 +61,8 @@ fn bound() -> Bound {
         flags: 0x500,
         rings: Vec::new(),
         event_pairs: 0,
+        is_single_user: true,
+        workers_real_time: 0,
         external_memory: None,
     }
 }

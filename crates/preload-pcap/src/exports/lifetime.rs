@@ -187,7 +187,14 @@ answers! {
     };
 
     /// `pcap_getnonblock(3PCAP)`.
-    pcap_getnonblock(handle, _error: *mut c_char): Ok(c_int::from(handle.is_nonblocking()));
+    pcap_getnonblock(handle, error: *mut c_char): {
+        let mode = handle.active().map(|_| c_int::from(handle.is_nonblocking()));
+        if let Err(failure) = &mode {
+            // SAFETY: the caller's pointer is null or a text, by libpcap's rules.
+            unsafe { write_text(error, &failure.text) };
+        }
+        mode
+    };
 
     /// `pcap_fileno(3PCAP)`.
     pcap_fileno(handle): descriptor(handle);
