@@ -30,9 +30,9 @@ pub enum SessionError {
     /// A port cannot be opened.
     #[error("port {port}: {source}")]
     Open { port: String, source: ringroad::OpenError },
-    /// The frames of a load do not fit its port.
+    /// The frames of a load fit neither the rings of its port nor the device behind it.
     #[error(
-        "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose larger buffers or smaller frames"
+        "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose smaller frames, larger buffers, or a larger MTU of the interface"
     )]
     FrameTooLong {
         load: String,
