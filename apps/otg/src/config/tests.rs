@@ -276,7 +276,7 @@ fn faults_outside_flows_are_named_by_path() {
             {"name": "a", "location": "vale0:a"}, {"name": "a", "location": "vale0:b"}, {"name": "c"},
             {"name": "d", "location": "vale0:a"}
         ],
-        "layer1": [{"name": "l", "port_names": ["x"], "speed": "speed_3_gbps", "flow_control": {}}],
+        "layer1": [{"name": "l", "port_names": ["x"], "speed": "speed_3_gbps", "flow_control": {}, "promiscuous": false}],
         "lags": [{"name": "lag"}],
         "options": {"port_options": {"data_integrity": true}},
     }));
@@ -288,6 +288,7 @@ fn faults_outside_flows_are_named_by_path() {
         "ports[3].location: \"vale0:a\" is given twice",
         "layer1[0].flow_control: not supported; supported are name,",
         "layer1[0].speed: \"speed_3_gbps\" given; give one of speed_10_fd_mbps,",
+        "layer1[0].promiscuous: false is not supported: a port receives every frame",
         "layer1[0].port_names: no port is called \"x\"",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
