@@ -58,8 +58,8 @@ pub enum SessionError {
         source: ringroad::PortError,
     },
     /// A thread could not be started or pinned.
-    #[error("{what}: {source}")]
-    Thread { what: String, source: std::io::Error },
+    #[error("starting thread {index}: {source}")]
+    Thread { index: usize, source: std::io::Error },
     /// A thread of the session panicked, which is a defect of this program.
     #[error("a thread of the generator failed; this is a defect: please report it")]
     Panic,
