@@ -232,7 +232,7 @@ def test_what_is_not_supported_is_named_and_nothing_of_it_is_done(api: Api) -> N
     add_flow(config, "f").packet.ipv6()
     config.flows[0].size.fixed = 80
     error = refused(lambda: api.set_config(config))
-    assert error.errors[0].startswith("flows[0]: ")
+    assert error.errors[0].startswith("flows[0].packet[3].ipv6: ")
 
 
 def test_a_port_that_cannot_be_opened_is_named_and_the_ports_before_are_open_again(api: Api) -> None:

@@ -222,6 +222,8 @@ fn bad_files_and_names_are_clear_errors() {
         (vec!["replay", &foreign, "vale0:a"], "foreign.pcap"),
         (vec!["replay", &missing, "vale0:a"], "missing.pcap"),
         (vec!["gen", "nonsense", "--count", "1"], "nonsense"),
+        (vec!["gen", "vale0", "--count", "1"], "a port of the switch vale0 is named like vale0:a"),
+        (vec!["gen", "vale0:a", "--count", "1", "--cpu", "1023"], "CPU 1023 is not among those"),
         (vec!["gen", "vale0:a", "--count", "1", "--slots", "3"], "slots"),
         (vec!["gen", "vale0:a@buf-size=100", "--count", "1"], "buffer size"),
         (vec!["attach", "x{1"], "x{1"),
@@ -235,7 +237,15 @@ fn bad_files_and_names_are_clear_errors() {
         assert!(why.contains(part), "{arguments:?}: {why}");
         assert!(!why.contains("panicked"), "{arguments:?}: {why}");
     }
-    assert_eq!(run(daemon.ringroad(&["gen"])).status.code(), Some(2), "used wrongly");
+    for (arguments, part) in [
+        (&["gen"][..], "PORT"),
+        (&["gen", "vale0:a", "--frames", "5"], "'--count'"),
+        (&["fwd", "vale0:a", "vale0:a@slots=512"], "is given twice"),
+    ] {
+        let output = run(daemon.ringroad(arguments));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(part), "{arguments:?}: {output:?}");
+    }
     await_conserved(&daemon);
 }
 

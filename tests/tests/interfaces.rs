@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ringroad::Port;
 use ringroad_netdev::link::XdpReportedMode;
+use ringroad_tests::command::last_object;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, receive_from, send, station};
@@ -115,6 +116,44 @@ fn jumbo_frames_pass_through_small_buffers() {
         site.detach(0);
         site.detach(1);
     }
+}
+
+/// Script that sends frames of 9000 bytes with FCS.
+const LONG_FRAMES: &str = r#"
+local memory, device = require "memory", require "device"
+function master(port)
+  local bufs = memory.createMemPool{ func = function(buf) end, bufSize = 9216 }:bufArray(10)
+  bufs:alloc(8996)
+  device.config{ port = port }:getTxQueue(0):send(bufs)
+end
+"#;
+
+#[test]
+fn frames_longer_than_an_interface_sends_are_refused_or_counted_by_cause() {
+    if !is_root() {
+        return;
+    }
+    let site = Testbed::new(1, 1500);
+    let folder = site.daemon.folder();
+    let long = format!("pcap:out={}", folder.join("long.pcap").display());
+    finished(&mut site.ringroad(&["gen", &long, "--size", "9000", "--count", "10"]));
+    let (long, script) = (folder.join("long.pcap"), folder.join("long.lua"));
+    std::fs::write(&script, LONG_FRAMES).unwrap();
+    for (driver, ..) in MECHANISMS {
+        let port = driver.replace("{}", "outer0");
+        let replayed = finished(&mut site.ringroad(&["--json", "replay", long.to_str().unwrap(), &port]));
+        assert_eq!(last_object(&replayed)["too_long_frames"], 10, "{replayed}");
+        let why = site.refusal(&["script", script.to_str().unwrap(), &port]);
+        assert!(why.contains("has 8996 bytes: a frame has 14 to 1518"), "{why}");
+        let why = site.refusal(&["gen", &port, "--size", "9000", "--count", "10"]);
+        assert!(why.contains("frames of 8996 bytes") && why.contains("carries 1518 at most"), "{why}");
+        finished(&mut site.ringroad(&["gen", &port, "--size", "1518", "--count", "10"]));
+    }
+    // Only frames with a VLAN tag can be as long as this; the kernel tells by each frame.
+    let sent =
+        finished(&mut site.ringroad(&["--json", "gen", "packet:outer0", "--size", "1522", "--count", "10"]));
+    let losses = &last_object(&sent)["losses"];
+    assert_eq!(losses["drops"][0]["by_cause"]["too_long"], 10, "{sent}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringroad_generator::clock::system_ns;
+use ringroad::monotonic_ns;
 
 use crate::contestant::Sample;
 use crate::error::BenchError;
@@ -21,7 +21,7 @@ pub(crate) struct Reading {
 impl Reading {
     /// Reads a counter by `ask`, and takes the time.
     pub(crate) fn of(ask: impl FnOnce() -> Result<u64, BenchError>) -> Result<Self, BenchError> {
-        let (asked_ns, asked) = (system_ns(), Instant::now());
+        let (asked_ns, asked) = (monotonic_ns(), Instant::now());
         let frames = ask()?;
         let width = asked.elapsed();
         Ok(Self { frames, at_ns: asked_ns + width.as_nanos() as u64 / 2, width })

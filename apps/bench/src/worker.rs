@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use ringroad::{Embedded, OpenError, Port, PortError};
-use ringroad_generator::clock::{system_ns, ticks_and_ns};
+use ringroad::{Embedded, OpenError, Port, PortError, monotonic_ns};
+use ringroad_generator::clock::ticks_and_ns;
 use ringroad_generator::{SessionError, SessionOptions, TestSession};
 use ringroad_traffic::line_rate::FrameSizeError;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -157,7 +157,7 @@ impl TimedCounts {
         Self {
             directions_frames: directions_frames.to_vec(),
             lost_or_reordered_frames,
-            at_ns: system_ns(),
+            at_ns: monotonic_ns(),
             ticks,
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use ringroad::catalogue::{DeviceName, OpenedBy};
 use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortProperties;
 
@@ -70,6 +71,27 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
 
 /// Slots of a deep ring: it holds 4 ms of frames at 1 Mpps, the time that a thread may wait for a shared core.
 pub(crate) const DEEP_SLOTS: u32 = 4096;
+
+/// Checks that no name of `ports` means the same port as an earlier one: a port can be open only once. `advice` tells
+/// what the command needs.
+pub(crate) fn refuse_one_port_twice<'a>(
+    ports: impl IntoIterator<Item = &'a str>,
+    advice: &str,
+) -> Result<(), Failure> {
+    let mut known = Vec::new();
+    for text in ports {
+        let Ok(PortName { base, options }) = text.parse() else { continue };
+        // Each opening of such a name makes another device.
+        let is_new =
+            |device: &DeviceName| device.kind.access == OpenedBy::Program || device.target.is_empty();
+        let port = (base, options.device);
+        if known.contains(&port) && !port.0.device().is_some_and(is_new) {
+            return Err(Failure::usage(format!("port {text} is given twice"), advice));
+        }
+        known.push(port);
+    }
+    Ok(())
+}
 
 /// Sizes of the ports that a command opens. Options in a port's name (`vale0:a@slots=256`) have precedence.
 #[derive(Debug, Clone, Default, Args)]
@@ -163,4 +185,28 @@ pub(crate) struct RunLimits {
     /// If the daemon ends, wait for its restart and open the ports again; frames in the rings are lost
     #[arg(long)]
     pub(crate) reconnect: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_recognised_by_each_of_its_names() {
+        for (ports, are_two) in [
+            (["vale0:a", "vale0:b"], true),
+            (["vale0:a", "vale0:a@slots=512"], false),
+            (["x{1", "x}1"], true),
+            (["x{1", "x{1"], false),
+            (["eth0", "eth0@netns=blue"], true),
+            (["eth0@netns=blue", "eth0@netns=blue,queues=2"], false),
+            // Each opening makes another device.
+            (["null:", "null:"], true),
+            (["tap:", "tap:"], true),
+        ] {
+            let refused = refuse_one_port_twice(ports, "give two").err();
+            let expected = Failure::usage(format!("port {} is given twice", ports[1]), "give two");
+            assert_eq!(refused, (!are_two).then_some(expected), "{ports:?}");
+        }
+    }
 }

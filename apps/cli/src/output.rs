@@ -112,9 +112,14 @@ impl Output {
     }
 }
 
-/// Formats the lines of a text that may quote untrusted text, without control characters.
+/// Formats a text that may quote untrusted text without control characters, apart from its own line ends and tabs.
 fn plain_lines(text: &str) -> String {
-    text.split('\n').map(|line| printable(line, usize::MAX)).collect::<Vec<_>>().join("\n")
+    let parts = text.split_inclusive(['\n', '\t']).map(|part| {
+        let end = part.len() - usize::from(part.ends_with(['\n', '\t']));
+        let (part, end) = part.split_at(end);
+        printable(part, usize::MAX) + end
+    });
+    parts.collect()
 }
 
 #[cfg(test)]
@@ -122,7 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_keeps_its_lines_and_loses_control_characters() {
+    fn a_failure_keeps_its_lines_and_tabs_and_loses_control_characters() {
         assert_eq!(plain_lines("two\nlines of \x1b[31mprog"), "two\nlines of \u{fffd}[31mprog");
+        assert_eq!(plain_lines("traceback:\n\ta.lua:1:\r\tin b\n"), "traceback:\n\ta.lua:1:\u{fffd}\tin b\n");
     }
 }

@@ -96,14 +96,7 @@ pub(crate) fn as_ns(span: Duration) -> u64 {
 /// Pins this thread to a processor, if one is given.
 pub(crate) fn pin(cpu: Option<usize>) -> Result<(), Failure> {
     let Some(cpu) = cpu else { return Ok(()) };
-    ringroad_generator::affinity::pin(cpu).map_err(|error| {
-        // The kernel's message does not name the processor.
-        let message = match error.raw_os_error() {
-            Some(_) => format!("running on CPU {cpu}: {error}"),
-            None => error.to_string(),
-        };
-        Failure::new(message, "see the CPUs allowed here with: taskset -p $$")
-    })
+    ringroad_generator::affinity::pin(cpu).map_err(|error| Failure::new(error.to_string(), ""))
 }
 
 /// Rates of every interval: overwritten on a terminal, or on a line of their own if requested.

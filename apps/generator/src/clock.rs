@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use ringroad::monotonic_ns;
 use serde::Serialize;
 
 /// Duration of the first comparison of the counter with the system's clock.
@@ -131,7 +131,7 @@ impl ClockReader {
                     now_ns
                 }
             }
-            Source::System => system_ns(),
+            Source::System => monotonic_ns(),
             Source::Manual(now) => now.load(Ordering::Relaxed),
         };
         self.last_ns = self.last_ns.max(now_ns);
@@ -183,20 +183,13 @@ impl TscSample {
     }
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-#[must_use]
-pub fn system_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Reads the time-stamp counter and the system's clock, ns, and returns the closest pair of four attempts; `None`
 /// without such a counter.
 #[must_use]
 pub fn ticks_and_ns() -> Option<(u64, u64)> {
     let attempt = || {
         let before = ticks();
-        let now_ns = system_ns();
+        let now_ns = monotonic_ns();
         let width = ticks().wrapping_sub(before);
         (width, before.wrapping_add(width / 2), now_ns)
     };
@@ -225,9 +218,9 @@ mod tests {
         let mut reader = SessionClock::new().reader();
         let mut last_ns = 0;
         for _ in 0..100_000 {
-            let before_ns = system_ns();
+            let before_ns = monotonic_ns();
             let now_ns = reader.now_ns();
-            let after_ns = system_ns();
+            let after_ns = monotonic_ns();
             assert!(now_ns >= last_ns);
             last_ns = now_ns;
             // The two clocks are read one after the other; the difference is at least the clock's own stated error.

@@ -30,9 +30,9 @@ pub enum SessionError {
     /// A port cannot be opened.
     #[error("port {port}: {source}")]
     Open { port: String, source: ringroad::OpenError },
-    /// The frames of a load do not fit its port.
+    /// The frames of a load fit neither the rings of its port nor the device behind it.
     #[error(
-        "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose larger buffers or smaller frames"
+        "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose smaller frames, larger buffers, or a larger MTU of the interface"
     )]
     FrameTooLong {
         load: String,
@@ -58,8 +58,8 @@ pub enum SessionError {
         source: ringroad::PortError,
     },
     /// A thread could not be started or pinned.
-    #[error("{what}: {source}")]
-    Thread { what: String, source: std::io::Error },
+    #[error("starting thread {index}: {source}")]
+    Thread { index: usize, source: std::io::Error },
     /// A thread of the session panicked, which is a defect of this program.
     #[error("a thread of the generator failed; this is a defect: please report it")]
     Panic,

@@ -82,7 +82,7 @@ pub(crate) fn line_up(
     if ports.len() != plan.ports.len() {
         return Err(SessionError::PortCount { planned: plan.ports.len(), given: ports.len() });
     }
-    let (info, mut queues): (Vec<PortInfo>, Vec<Vec<_>>) =
+    let (info, queues): (Vec<PortInfo>, Vec<Vec<_>>) =
         ports.into_iter().map(|port| (port.info, port.queues)).unzip();
     let streams_of =
         |load: &Load| plan.port_index(&load.from).map_or(0, |port| queues[port].len() * load.streams.len());
@@ -93,7 +93,7 @@ pub(crate) fn line_up(
         queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
     for (index, load) in plan.loads.iter().enumerate() {
         let Some(port) = plan.port_index(&load.from) else { continue };
-        let most = queues[port].iter_mut().map(|queue| queue.tx().max_frame_bytes()).min().unwrap_or(0);
+        let most = info[port].max_frame_bytes;
         let dealt = wiring.deal(index, load, queues[port].len())?;
         for (queue, queue_load) in dealt.into_iter().enumerate() {
             let frame_bytes = queue_load.mix.longest_slot_bytes();

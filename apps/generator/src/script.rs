@@ -53,8 +53,8 @@ pub struct ScriptSource {
     pub name: String,
     /// Lua text.
     pub source: String,
-    /// First folder that the script's `require` searches.
-    pub folder: Option<PathBuf>,
+    /// File of the script. `require` searches its folder first, and never takes the script itself for a module.
+    pub file: Option<PathBuf>,
 }
 
 impl ScriptSource {
@@ -65,8 +65,7 @@ impl ScriptSource {
     pub fn read(path: &Path) -> Result<Self, ScriptError> {
         let source = std::fs::read_to_string(path)
             .map_err(|source| ScriptError::Read { path: path.to_owned(), source })?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Self { name: path.display().to_string(), source, folder: Some(folder.to_owned()) })
+        Ok(Self { name: path.display().to_string(), source, file: Some(path.to_owned()) })
     }
 }
 

@@ -201,13 +201,7 @@ impl TestSession {
                 Ok(thread) => threads.push(thread),
                 Err(source) => {
                     control.end();
-                    return Err(SessionError::Thread {
-                        what: cpu.map_or_else(
-                            || format!("starting thread {index}"),
-                            |cpu| format!("running a thread on CPU {cpu}"),
-                        ),
-                        source,
-                    });
+                    return Err(SessionError::Thread { index, source });
                 }
             }
         }

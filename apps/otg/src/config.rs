@@ -132,7 +132,10 @@ fn layer1(node: &Node<'_>, ports: &mut [ConfiguredPort], warnings: &mut Vec<Stri
     for setting in LINK_SETTINGS.map(|name| node.get(name)).iter().filter(|setting| !setting.is_absent()) {
         warnings.push(format!("{}: no effect; the interface's own settings stay", setting.path()));
     }
-    node.get("promiscuous").flag(true);
+    let promiscuous = node.get("promiscuous");
+    if !promiscuous.flag(true) {
+        promiscuous.report("false is not supported: a port receives every frame that reaches it");
+    }
     let names = node.get("port_names");
     for name in names.texts() {
         match ports.iter_mut().find(|port| port.name == name) {

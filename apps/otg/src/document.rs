@@ -76,14 +76,18 @@ impl<'a> Node<'a> {
 
     /// Reports a problem of this value.
     pub(crate) fn report(&self, problem: impl Display) {
+        self.report_at(&self.path, problem);
+    }
+
+    /// Reports a problem of the value at `path`, a path from the root.
+    pub(crate) fn report_at(&self, path: &str, problem: impl Display) {
         let count = self.problems.count.get();
         self.problems.count.set(count + 1);
         // The document is refused in any case; problems beyond the limit need no text.
         if count >= MOST_PROBLEMS {
             return;
         }
-        let text =
-            if self.path.is_empty() { problem.to_string() } else { format!("{}: {problem}", self.path) };
+        let text = if path.is_empty() { problem.to_string() } else { format!("{path}: {problem}") };
         self.problems.texts.borrow_mut().push(text);
     }
 

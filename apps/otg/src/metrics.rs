@@ -84,12 +84,16 @@ pub(crate) fn request(request: &Value, config: &Config) -> Result<MetricsRequest
             }
         };
         let Some((_, node)) = chosen else { return MetricsRequest { of, rows: Vec::new(), columns: None } };
-        // Tags are not supported, so settings for tags have no effect.
         node.only(if of == Of::Ports {
             &["port_names", "column_names"]
         } else {
             &["flow_names", "metric_names", "tagged_metrics"]
         });
+        let tagged = node.get("tagged_metrics");
+        tagged.only(&["include", "include_empty_metrics", "metric_names", "filters"]);
+        if !tagged.is_absent() && tagged.get("include").flag(true) {
+            tagged.report("not supported: no field of a flow can have metric tags; leave it out, or set include to false");
+        }
         MetricsRequest {
             of,
             rows: rows(&node.get(names), &known),

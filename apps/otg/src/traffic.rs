@@ -8,6 +8,7 @@ use ringroad_generator::report::{LoadReport, PortResult};
 use ringroad_generator::{
     KeptPorts, SessionError, SessionOptions, SessionReport, SessionResult, TestSession,
 };
+use ringroad_traffic::line_rate::FCS_BYTES;
 use ringroad_traffic::meter::{MeterReport, StreamReport, StreamSummary};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
@@ -362,24 +363,29 @@ fn open(config: &Config, kept: &mut KeptPorts, settings: &SessionSettings) -> Re
         .map_err(|error| refusal(config, &error))
 }
 
-/// Adds the affected part of the configuration to an error of the generator.
+/// The refusal for an error of the generator, in the words of the model.
 fn refusal(config: &Config, error: &SessionError) -> Refusal {
+    let port = |name: &str| config.ports.iter().position(|port| port.location == name);
     let flow = |name: &str| config.flows.iter().position(|flow| flow.name == name);
-    let path = match error {
-        SessionError::Open { port, .. } => config
-            .ports
-            .iter()
-            .position(|known| known.location == *port)
-            .map(|index| format!("ports[{index}].location")),
-        SessionError::Stream { load, .. }
-        | SessionError::Rate { load, .. }
-        | SessionError::FrameTooLong { load, .. } => flow(load).map(|index| format!("flows[{index}]")),
+    let told = match error {
+        SessionError::Open { port: name, .. } => {
+            port(name).map(|index| format!("ports[{index}].location: {error}"))
+        }
+        SessionError::Stream { load, source } => {
+            flow(load).map(|index| format!("flows[{index}]: {}", source.problem))
+        }
+        SessionError::Rate { load, source } => flow(load).map(|index| format!("flows[{index}].rate: {source}")),
+        SessionError::FrameTooLong { load, frame_bytes, port, most } => flow(load).map(|index| {
+            format!(
+                "flows[{index}].size: frames of {} bytes given, and port {port} carries {} at most; give smaller ones, or \
+                 a location with larger buffers or a larger MTU",
+                frame_bytes + FCS_BYTES as usize,
+                most + FCS_BYTES as usize
+            )
+        }),
         _ => None,
     };
-    match path {
-        Some(path) => Refusal::invalid(format!("{path}: {error}")),
-        None => Refusal::internal(error.to_string()),
-    }
+    told.map_or_else(|| Refusal::internal(error.to_string()), Refusal::invalid)
 }
 
 impl Rate {

@@ -66,6 +66,10 @@ pub struct SteppedValues {
     /// First value; the header's value if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<ModifierValue>,
+    /// Whether the values continue at the field's other end after its highest or lowest value: they are taken modulo
+    /// the field's size. If not, which is the default, more values than the field has from `start` on are an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wrap: bool,
 }
 
 /// Values drawn uniformly.

@@ -522,6 +522,9 @@ pub struct OpenedPort {
     /// Name of the driver behind the port, for devices.
     #[serde(default)]
     pub driver: Option<String>,
+    /// Longest frame that the device behind the port takes, bytes without FCS.
+    #[serde(default)]
+    pub max_frame_bytes: Option<u32>,
     /// Notes for the user, such as why a better mechanism was not available.
     #[serde(default)]
     pub notes: Vec<String>,

@@ -145,6 +145,7 @@ impl Ports {
         let mut opened = OpenReply::new(&key, PortBackend::Device, side);
         (opened.reply.mode, opened.reply.notes) = (capabilities.mode, notes);
         opened.reply.driver = Some(capabilities.driver.to_owned());
+        opened.reply.max_frame_bytes = Some(capabilities.max_frame_bytes);
         Ok(opened)
     }
 

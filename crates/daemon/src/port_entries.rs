@@ -142,6 +142,7 @@ impl OpenReply {
             kind,
             mode: pages(&side.region).to_owned(),
             driver: None,
+            max_frame_bytes: None,
             notes: Vec::new(),
             geometry: *side.region.geometry(),
             queue_count: side.placement.tx_rings.len() as u16,

@@ -76,5 +76,13 @@ pub(crate) fn device_refusal(name: &str, error: &DeviceError) -> Refusal {
         DeviceError::Region(_) => ErrorKind::OutOfMemory,
         _ => ErrorKind::BadProperties,
     };
-    refuse(kind, format!("opening {name}: {error}"), "")
+    let told = error.to_string();
+    let device = name.split_once('@').map_or(name, |(device, _)| device);
+    // An interface can have the name of a switch; if none has, the port of the switch was forgotten.
+    if kind == ErrorKind::NoSuchPort && device.starts_with("vale") && !device.contains(':') {
+        let (fault, advice) = told.split_once("; ").unwrap_or((&told, ""));
+        let forgotten = format!("a port of the switch {device} is named like {device}:a; {advice}");
+        return refuse(kind, format!("opening {name}: {fault}"), forgotten);
+    }
+    refuse(kind, format!("opening {name}: {told}"), "")
 }

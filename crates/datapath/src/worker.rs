@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ringroad_port::clock::Clock;
 use ringroad_ring::core_sharing::CoreSharing;
+use ringroad_ring::epoll_wait::epoll_wait;
 use ringroad_ring::wakeup::Sleeper;
 use rustix::event::epoll;
 
@@ -328,12 +329,10 @@ impl WorkerThread {
 
     /// Waits for wake-ups, at most for `most`, and handles some.
     fn take_wakes(&mut self, most: Option<Duration>) -> rustix::io::Result<()> {
-        let most =
-            most.map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });
         let mut events: [epoll::Event; 32] =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
         let set = self.engine.wake_set(self.shared.bell.descriptor())?;
-        let ready = match epoll::wait(set, &mut events, most.as_ref()) {
+        let ready = match epoll_wait(set, &mut events, most) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             result => result?,
         };

@@ -8,9 +8,9 @@
 //!   programs made and can take back; [`mapping_guard`]: the guard for this case; [`fork`]: children of the process;
 //!   [`shared`], [`copy`]: access to bytes that other processes write.
 //! - [`control_block`], [`wakeup`]: the passing of head and tail, and the sleep of a side (model-checked with loom);
-//!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
-//!   whether the lock's holder lives; [`core_sharing`]: cores shared by threads that stay awake; [`real_time`]: their
-//!   real-time priority.
+//!   [`eventfd`]: the descriptor that wakes it; [`epoll_wait`]: the sleep itself; [`shared_lock`]: the lock of rings
+//!   that programs share; [`liveness`]: whether the lock's holder lives; [`core_sharing`]: cores shared by threads that
+//!   stay awake; [`real_time`]: their real-time priority.
 //! - [`heap`]: the process's own heap.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - Ends of rings: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
@@ -25,6 +25,7 @@ pub mod copy;
 pub mod core_sharing;
 pub mod cursor;
 pub mod datapath_end;
+pub mod epoll_wait;
 pub mod eventfd;
 pub mod foreign_memory;
 pub mod fork;

@@ -89,6 +89,7 @@ impl DaemonConnection {
             name: opened.name,
             driver: driver.into(),
             mode: opened.mode,
+            max_frame_bytes: opened.max_frame_bytes.map_or(usize::MAX, |bytes| bytes as usize),
             switch_index: opened.switch_index,
         };
         Ok(Attachment { info, queues, binding, daemon })

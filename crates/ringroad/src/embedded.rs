@@ -270,7 +270,13 @@ impl Embedded {
             let side = table.open(switch_port, settings, &home, opener(owner, wrap))?;
             Ok((side, table.on_switches().get(&key).map(|port| port.index)))
         })?;
-        let info = PortInfo { name: key, driver: "shm".into(), mode: "embedded".into(), switch_index };
+        let info = PortInfo {
+            name: key,
+            driver: "shm".into(),
+            mode: "embedded".into(),
+            max_frame_bytes: usize::MAX,
+            switch_index,
+        };
         self.program_port(info, side, &binding, None)
     }
 
@@ -300,6 +306,7 @@ impl Embedded {
             name: full_name.clone(),
             driver: device.capabilities.driver.into(),
             mode: device.capabilities.mode.clone(),
+            max_frame_bytes: device.capabilities.max_frame_bytes as usize,
             switch_index: None,
         };
         let ((side, queue_refs), binding) = self.enter(|table, owner| {
@@ -332,6 +339,7 @@ impl Embedded {
             name: name.base.to_string(),
             driver: "pipe".into(),
             mode: "embedded".into(),
+            max_frame_bytes: usize::MAX,
             switch_index: None,
         };
         self.program_port(info, side, &binding, None)

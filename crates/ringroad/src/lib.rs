@@ -71,7 +71,7 @@ pub mod catalogue {
 }
 
 pub use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortNameError};
-pub use ringroad_port::clock::Clock;
+pub use ringroad_port::clock::{Clock, monotonic_ns};
 pub use ringroad_port::drop_cause::DropCause;
 pub use ringroad_port::impairment;
 pub use ringroad_ring::core_sharing::CoreSharing;

@@ -80,6 +80,10 @@ pub struct PortInfo {
     pub driver: String,
     /// The mechanism in use, in words.
     pub mode: String,
+    /// Longest frame that the port sends, bytes without FCS: it fits the rings, and the device behind the port. The
+    /// device's limit is that of the moment of opening, when an interface had a certain MTU. A longer frame that fits
+    /// the rings is dropped as `too_long`.
+    pub max_frame_bytes: usize,
     /// Index of the port on its switch; `None` if it is on no switch.
     pub switch_index: Option<u8>,
 }
@@ -117,7 +121,11 @@ impl Port {
         crate::attach::open(name, options)
     }
 
-    pub(crate) fn new(info: PortInfo, queues: Vec<Queue>) -> Result<Self, OpenError> {
+    /// A port with these queues. The limit in `info` is that of the device; there is none if it is the greatest number.
+    pub(crate) fn new(mut info: PortInfo, mut queues: Vec<Queue>) -> Result<Self, OpenError> {
+        for queue in &mut queues {
+            info.max_frame_bytes = info.max_frame_bytes.min(queue.tx().max_frame_bytes());
+        }
         let waiter = if queues.iter().any(Queue::is_renewable) {
             // The port's waiter watches the waiters of the queues: a renewal replaces the events of a queue, but not
             // its waiter.

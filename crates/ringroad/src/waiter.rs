@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use ringroad_ring::epoll_wait::{epoll_wait, timespec};
 use ringroad_ring::fork::ProcessMark;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
@@ -113,10 +114,9 @@ impl Waiter {
 
     /// Waits for any event. A signal ends the wait, so that programs that watch a flag see it.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Woken, PortError> {
-        let timeout = timeout.map(timespec);
         let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [empty; 4];
-        let ready = match epoll::wait(&self.set, &mut events, timeout.as_ref()) {
+        let ready = match epoll_wait(&self.set, &mut events, timeout) {
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             result => result?,
         };
@@ -283,11 +283,4 @@ fn sleep(waits: &[Wait<'_>], limit: Option<Duration>) -> Result<Woken, PortError
         }
     }
     Ok(Woken::Event)
-}
-
-fn timespec(span: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(span.subsec_nanos()),
-    }
 }

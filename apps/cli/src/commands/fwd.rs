@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::forwarder::{DirectionCounts, ForwarderDirection, PortPair};
-use crate::options::{Global, PortSizeArgs, RunLimits};
+use crate::options::{Global, PortSizeArgs, RunLimits, refuse_one_port_twice};
 use crate::output::Output;
 use crate::output::rates::{frame_rate, grouped};
 use crate::port_wait::{Idleness, wait_for_either};
@@ -99,6 +99,10 @@ impl MainVerb for FwdArgs {
         if self.limits.cpu.len() > 1 && !self.pipeline {
             return Err(Failure::usage("two CPUs for one thread", "give one CPU, or use --pipeline"));
         }
+        refuse_one_port_twice(
+            [&*self.first, &*self.second],
+            "give two ports: frames go from one to the other",
+        )?;
         let first = self.sizes.open(&self.first, global, &self.limits)?;
         let second = self.sizes.open(&self.second, global, &self.limits)?;
         let mut ports = [first, second];

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::UnknownArgumentValueParser;
 use ringroad::{OpenOptions, PortInfo};
 use ringroad_generator::{
     KeptPorts, Load, PlannedPort, SessionReport, SessionResult, TestPlan, TestSession, announce_receivers,
@@ -22,7 +23,7 @@ use self::summary::text;
 use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
 use crate::number_parsers::{count, seconds_or_none};
-use crate::options::{Global, PortSizeArgs, RunLimits};
+use crate::options::{Global, PortSizeArgs, RunLimits, refuse_one_port_twice};
 use crate::output::{Output, json};
 use crate::run::{SignalFlag, as_ns};
 use crate::session_arguments::SessionArguments;
@@ -70,6 +71,9 @@ pub(crate) struct GenArgs {
     /// End after this many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Load")]
     count: Option<u64>,
+    // The name of this option in plans and in scripts.
+    #[arg(long = "frames", hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--count"))]
+    _frames: Option<String>,
     /// Maximum number of frames that a late sender catches up; further frames are skipped
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES, help_heading = "Load")]
     catch_up: u32,
@@ -194,6 +198,10 @@ impl GenArgs {
             return Err(Failure::usage("no port is given", "name the port to send from"));
         };
         let to: Vec<String> = self.to.iter().map(|port| self.sizes.device(port)).collect();
+        refuse_one_port_twice(
+            std::iter::once(&port).chain(&to).map(String::as_str),
+            "name the port that sends, and with each --to another one where the frames should arrive",
+        )?;
         let streams = self.frames.streams()?;
         let receivers: Vec<&str> = to.iter().map(String::as_str).collect();
         let load = |from: &str, to: &[&str], streams| Load {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use ringroad::{Interest, Port, PortError, Reconnections};
+use ringroad::{Interest, Port, Reconnections};
 use ringroad_capture::CaptureReader;
 use ringroad_traffic::pacing::{
     AWAKE_NS, DepartureError, Departures, LoadShape, RateError, RateSpec, TimeDistribution,
@@ -292,16 +292,14 @@ impl Player<'_> {
 
     /// Writes a frame into the ring, and waits for room. Returns `false` if the run ends first.
     fn put(&mut self, bytes: &[u8], due_ns: Option<u64>) -> Result<bool, Failure> {
+        if bytes.len() > self.port.info().max_frame_bytes {
+            self.sent.too_long_frames += 1;
+            return Ok(true);
+        }
         let mut waited = false;
         loop {
-            match self.port.tx().send(bytes) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(PortError::FrameTooLong { .. }) => {
-                    self.sent.too_long_frames += 1;
-                    return Ok(true);
-                }
-                Err(error) => return Err(error.into()),
+            if self.port.tx().send(bytes)? {
+                break;
             }
             self.sent.waited_frames += u64::from(!waited);
             waited = true;
@@ -388,7 +386,7 @@ fn text(summary: &Summary) -> String {
         ));
     }
     for (number, what) in [
-        (summary.too_long_frames, "frames not sent: longer than the port can hold"),
+        (summary.too_long_frames, "frames not sent: longer than the port carries"),
         (
             summary.truncated_frames,
             "frames sent truncated as in the file: it was captured with a short snapshot length",

@@ -8,7 +8,7 @@ use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use crate::failure::{Failure, VERDICT_FAIL, VERDICT_INVALID};
 use crate::frame_options::FrameOptions;
 use crate::number_parsers::seconds_or_none;
-use crate::options::{Global, PortSizeArgs};
+use crate::options::{Global, PortSizeArgs, refuse_one_port_twice};
 use crate::output::{Output, json};
 use crate::run::SignalFlag;
 use crate::session_arguments::SessionArguments;
@@ -74,6 +74,10 @@ impl MainVerb for TrialArgs {
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let (from, to) = (self.sizes.device(&self.from), self.sizes.device(&self.to));
+        refuse_one_port_twice(
+            [&*from, &*to],
+            "name the port that sends, and another one where the frames should arrive",
+        )?;
         let streams = self.frames.streams()?;
         let load = |from: &str, to: &str, streams| Load {
             rate: self.rate,

@@ -54,6 +54,7 @@ mod tests {
             name: "vale0:a".into(),
             driver: "shm".into(),
             mode: "private".into(),
+            max_frame_bytes: 16384,
             switch_index: Some(0),
         };
         assert_eq!(

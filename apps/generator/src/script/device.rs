@@ -46,6 +46,8 @@ pub(super) struct DeviceQueue {
     ring: Mutex<Queue>,
     /// Descriptor that becomes readable when an awaited event occurs.
     readable: OwnedFd,
+    /// Longest frame that the port sends, bytes without FCS.
+    pub(super) max_frame_bytes: usize,
     sender: Mutex<Sender>,
     pub(super) meter: Mutex<Option<QueueMeter>>,
     pub(super) sent: FrameCounter,
@@ -90,6 +92,7 @@ impl ScriptDevice {
                 label: format!("{name}#{number}"),
                 ring: Mutex::new(queue),
                 readable,
+                max_frame_bytes: info.max_frame_bytes,
                 sender: Mutex::new(Sender::new(run.clock.reader())),
                 meter: Mutex::default(),
                 sent: FrameCounter::default(),

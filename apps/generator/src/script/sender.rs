@@ -293,15 +293,15 @@ impl SendError {
 
 /// Checks the lengths, which the script can set to any value.
 fn check(block: &FrameBlock, count: usize, queue: &DeviceQueue) -> mlua::Result<()> {
+    let longest = block.capacity().min(queue.max_frame_bytes);
     for index in 0..count {
         let len = block.claimed_len(index);
-        if !(SHORTEST..=block.capacity()).contains(&len) {
+        if !(SHORTEST..=longest).contains(&len) {
             return Err(mlua::Error::runtime(format!(
-                "{}: the frame in buffer {} has {len} bytes: a frame has {SHORTEST} to {}, without FCS; set lengths \
-                 with bufs:alloc(size) or buf:setSize(size)",
+                "{}: the frame in buffer {} has {len} bytes: a frame has {SHORTEST} to {longest}, without FCS; set \
+                 lengths with bufs:alloc(size) or buf:setSize(size)",
                 queue.label,
-                index + 1,
-                block.capacity()
+                index + 1
             )));
         }
     }

@@ -1,10 +1,14 @@
 //! The Lua state of a task: the prelude, the Rust functions that it calls, and the script.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mlua::{FromLuaMulti, IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
+use mlua::{
+    FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value,
+};
 
 use super::ScriptSource;
 use super::context::{Context, context};
@@ -58,7 +62,9 @@ pub(super) fn make_state(run: &Arc<Run>, task: &str, seed: u32) -> mlua::Result<
         loaded.set(alias, loaded.get::<Value>(name)?)?;
     }
     register_classes(&lua, classes(&lua, &loaded)?)?;
-    set_up_globals(&lua, &run.script, seed)?;
+    set_up_modules(&lua, &run.script)?;
+    // The seed of a task's random numbers is the same in each run.
+    lua.globals().get::<Table>("math")?.get::<Function>("randomseed")?.call::<()>(seed)?;
     lua.load(&run.script.source).set_name(format!("@{}", run.script.name)).exec()?;
     Ok(lua)
 }
@@ -72,16 +78,46 @@ fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
     Ok(classes)
 }
 
-/// Sets the search path to the script's folder, and the seed of random numbers, which is the same in each run.
-fn set_up_globals(lua: &Lua, script: &ScriptSource, seed: u32) -> mlua::Result<()> {
-    let globals = lua.globals();
-    if let Some(folder) = &script.folder {
-        let package: Table = globals.get("package")?;
-        let path: String = package.get("path")?;
-        package.set("path", format!("{}/?.lua;{path}", folder.display()))?;
-    }
-    globals.get::<Table>("math")?.get::<mlua::Function>("randomseed")?.call::<()>(seed)
+/// Makes `require` search the script's folder first, and skip the script's own file. A script can have the name of a
+/// module that it needs.
+fn set_up_modules(lua: &Lua, script: &ScriptSource) -> mlua::Result<()> {
+    let Some(file) = &script.file else { return Ok(()) };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let package: Table = lua.globals().get("package")?;
+    let path: String = package.get("path")?;
+    package.set("path", format!("{}/?.lua;{path}", folder.display()))?;
+    let own = file_number(file);
+    let is_script = lua.create_function(move |_, other: String| {
+        Ok(own.is_some() && file_number(Path::new(&other)) == own)
+    })?;
+    lua.load(SEARCHER).set_name("=ringroad/searcher").call(is_script)
 }
+
+/// Number of a file, whatever its name: device and inode.
+fn file_number(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// Replaces the search for a module in `package.path` by one that does not find the script.
+const SEARCHER: &str = r#"
+local is_script = ...
+package.loaders[2] = function(name)
+  local tried = {}
+  for template in package.path:gmatch("[^;]+") do
+    local file, missing = package.searchpath(name, template)
+    if not file then
+      tried[#tried + 1] = missing
+    elseif is_script(file) then
+      tried[#tried + 1] = ("\n\tthe script itself, '%s'"):format(file)
+    else
+      local module, problem = loadfile(file)
+      if module then return module end
+      error(("error loading module '%s' from file '%s':\n\t%s"):format(name, file, problem), 0)
+    end
+  end
+  return table.concat(tried)
+end
+"#;
 
 /// The Rust functions that the prelude calls.
 fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {

@@ -84,8 +84,7 @@ fn run_task(
     arguments: Vec<Transfer>,
 ) -> Result<Vec<Transfer>, ScriptError> {
     if let Some(cpu) = cpu {
-        affinity::pin(cpu)
-            .map_err(|error| ScriptError::in_task(task, format!("{task}: running on CPU {cpu}: {error}")))?;
+        affinity::pin(cpu).map_err(|error| ScriptError::in_task(task, format!("{task}: {error}")))?;
     }
     let work = || {
         // Seed 0 belongs to master.

@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn try_run(&self, source: &str, arguments: &[&str]) -> Result<Option<ScriptReport>, ScriptError> {
-        let script = ScriptSource { name: "test.lua".into(), source: prepared(source), folder: None };
+        let script = ScriptSource { name: "test.lua".into(), source: prepared(source), file: None };
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         run_script(script, &arguments, self.options.clone())
     }
@@ -790,4 +790,32 @@ fn addresses_keep_their_values() {
         end"#,
         &[],
     );
+}
+
+#[test]
+fn a_script_with_a_modules_name_is_not_that_module() {
+    let folder = std::env::temp_dir().join(format!("ringroad-script-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("numbers.lua"), "return { seven = 7 }").unwrap();
+    let file = folder.join("arp.lua");
+    let run = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let bench = Bench::new();
+        run_script(ScriptSource::read(&file).unwrap(), &[], bench.options.clone())
+            .map(|_| bench.printed())
+            .map_err(|error| error.to_string())
+    };
+    let missing = run("local arp = require 'arp'\nfunction master() end").unwrap_err();
+    let found = run("function master() print(require 'numbers'.seven) end");
+    let broken = {
+        std::fs::write(folder.join("numbers.lua"), "return )").unwrap();
+        run("local numbers = require 'numbers'").unwrap_err()
+    };
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(
+        missing.contains("module 'arp' not found") && missing.contains("the script itself, '"),
+        "{missing}"
+    );
+    assert_eq!(found.as_deref(), Ok("7\n"));
+    assert!(broken.contains("error loading module 'numbers' from file"), "{broken}");
 }

@@ -1,14 +1,15 @@
 //! A flow of the model: one load with one stream.
 
 use ringroad_generator::plan::Load;
-use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::definition::{Problem, StreamDefinition, StreamError};
 use ringroad_traffic::line_rate::BitLayer;
+use ringroad_traffic::modifier::MAX_MODIFIERS;
 use ringroad_traffic::pacing::{LoadShape, MAX_BURST_FRAMES, RateSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ConfiguredPort;
-use super::packet::packet;
+use super::packet::{PacketTemplate, packet};
 use super::size::size;
 use crate::document::Node;
 
@@ -99,7 +100,31 @@ fn stream(node: &Node<'_>, name: &str, signature: bool) -> Option<StreamDefiniti
     if node.problem_count() > problems_before {
         return None;
     }
-    definition.compile(0).map(|_| definition.clone()).map_err(|error| node.report(error)).ok()
+    definition.compile(0).map(|_| definition.clone()).map_err(|error| report(node, &packet, &error)).ok()
+}
+
+/// Reports an error of the stream that was made from the flow `node`, in the words of the model.
+fn report(node: &Node<'_>, packet: &PacketTemplate, error: &StreamError) {
+    let field = error.field.as_str();
+    let member = match field.split('.').next() {
+        Some("size") => "size",
+        Some("payload") => "payload",
+        Some("signature") => "metrics.enable",
+        _ => "packet",
+    };
+    let path = packet.path_of(field).map_or_else(|| node.get(member).path().to_owned(), str::to_owned);
+    let problem = match &error.problem {
+        Problem::NoSuchField { .. } | Problem::NotModifiable { .. } => {
+            "cannot vary from frame to frame; give one value".to_owned()
+        }
+        _ if field == "modify" => format!("too many fields vary; give at most {MAX_MODIFIERS}"),
+        // The model calls two things otherwise than the advice.
+        problem @ (Problem::Misplaced { .. } | Problem::Combination { .. }) => {
+            problem.to_string().replace("checksum = \"zero\"", "a custom checksum").replace("raw", "custom")
+        }
+        problem => problem.to_string(),
+    };
+    node.report_at(&path, problem);
 }
 
 fn payload(node: &Node<'_>) -> Value {

@@ -13,6 +13,9 @@ use crate::document::Node;
 pub(crate) struct PacketTemplate {
     pub(crate) headers: Vec<Value>,
     pub(crate) modifiers: Vec<Value>,
+    /// Path in the document of each header, and of the field that each modifier varies.
+    header_paths: Vec<String>,
+    modifier_paths: Vec<String>,
 }
 
 const PATTERNS: &[&str] = &["value", "values", "increment", "decrement", "random"];
@@ -35,14 +38,27 @@ pub(crate) fn packet(node: &Node<'_>) -> PacketTemplate {
 }
 
 impl PacketTemplate {
+    /// The path in the document of `field`, a field of the stream definition: `modify[0].field`, `packet[1].udp`. `None`
+    /// for a field of no header and no modifier.
+    pub(crate) fn path_of(&self, field: &str) -> Option<&str> {
+        let (paths, rest) = match field.strip_prefix("modify[") {
+            Some(rest) => (&self.modifier_paths, rest),
+            None => (&self.header_paths, field.strip_prefix("packet[")?),
+        };
+        let (index, _) = rest.split_once(']')?;
+        paths.get(index.parse::<usize>().ok()?).map(String::as_str)
+    }
+
     fn push(&mut self, choice: &'static str, node: &Node<'_>) {
+        self.header_paths.push(node.path().to_owned());
         if choice == "custom" {
             self.headers.push(json!({"raw": custom(node)}));
             return;
         }
         let earlier = self.headers.iter().filter(|header| header.get(choice).is_some()).count();
         let path = if earlier == 0 { choice.to_owned() } else { format!("{choice}[{earlier}]") };
-        let mut header = Reading { path, values: Map::new(), modifiers: &mut self.modifiers };
+        let (modifiers, modifier_paths) = (&mut self.modifiers, &mut self.modifier_paths);
+        let mut header = Reading { path, values: Map::new(), modifiers, modifier_paths };
         let fields = HEADERS.iter().find(|(name, _)| *name == choice).map_or(&[][..], |(_, fields)| fields);
         let mut names: Vec<&str> = fields.iter().map(|field| field.name).collect();
         match choice {
@@ -78,6 +94,7 @@ struct Reading<'a> {
     path: String,
     values: Map<String, Value>,
     modifiers: &'a mut Vec<Value>,
+    modifier_paths: &'a mut Vec<String>,
 }
 
 impl Reading<'_> {
@@ -85,12 +102,12 @@ impl Reading<'_> {
         let node = header.get(field.name);
         match field.rule {
             Rule::Varies { default } => {
-                self.set(field, pattern(&node, field.kind, PATTERNS), Some(default.into()));
+                self.set(field, &node, PATTERNS, Some(default.into()));
             }
             Rule::VariesOrAuto { default } => {
-                self.set(field, pattern(&node, field.kind, PATTERNS_OR_AUTO), Some(default.into()));
+                self.set(field, &node, PATTERNS_OR_AUTO, Some(default.into()));
             }
-            Rule::Follows => self.set(field, pattern(&node, field.kind, PATTERNS_OR_AUTO), None),
+            Rule::Follows => self.set(field, &node, PATTERNS_OR_AUTO, None),
             Rule::Only(right) => match pattern(&node, field.kind, VALUE_OR_AUTO) {
                 Pattern::Value(value) if !right.iter().any(|right| u128::from(*right) == value) => {
                     node.report(only_right(value, right));
@@ -105,7 +122,8 @@ impl Reading<'_> {
         }
     }
 
-    fn set(&mut self, field: &Field, pattern: Pattern, default: Option<u128>) {
+    fn set(&mut self, field: &Field, node: &Node<'_>, choices: &[&'static str], default: Option<u128>) {
+        let pattern = pattern(node, field.kind, choices);
         let first = match &pattern {
             Pattern::Auto => default,
             Pattern::Value(value) => Some(*value),
@@ -119,8 +137,9 @@ impl Reading<'_> {
         // Modifiers treat a bit as an ordinary number.
         let kind = if field.kind == Kind::Bit { Kind::Number(1) } else { field.kind };
         let field = format!("{}.{}", self.path, field.to);
-        let count = |Counter { step, count, .. }: Counter| json!({"step": step as u64, "count": count});
-        self.modifiers.extend(match pattern {
+        let count =
+            |Counter { step, count, .. }: Counter| json!({"step": step as u64, "count": count, "wrap": true});
+        let modifier = match pattern {
             Pattern::Auto | Pattern::Value(_) => None,
             Pattern::Values(values) => {
                 let list: Vec<Value> = values.into_iter().map(|value| kind.written(value)).collect();
@@ -132,7 +151,9 @@ impl Reading<'_> {
                 let random = json!({"seed": seed, "low": kind.written(low), "high": kind.written(high)});
                 Some(json!({"field": field, "random": random}))
             }
-        });
+        };
+        self.modifier_paths.extend(modifier.as_ref().map(|_| node.path().to_owned()));
+        self.modifiers.extend(modifier);
     }
 
     /// Reads the priority byte of IPv4: raw, "type of service", or DSCP and ECN.

@@ -30,9 +30,9 @@ pub(crate) enum Pattern {
     Auto,
     Value(u128),
     Values(Vec<u128>),
-    /// `count` values upwards from `start`, repeated.
+    /// `count` values upwards from `start`, modulo the field's size, repeated.
     Increment(Counter),
-    /// `count` values downwards from `start`, repeated.
+    /// `count` values downwards from `start`, modulo the field's size, repeated.
     Decrement(Counter),
     /// Random values from `low` to `high`, not repeated.
     Random {
@@ -106,8 +106,8 @@ pub(crate) fn pattern(node: &Node<'_>, kind: Kind, choices: &[&'static str]) -> 
     match choice {
         "value" => Pattern::Value(kind.read(&chosen, 0)),
         "values" => values(&chosen, kind),
-        "increment" => counter(&chosen, kind, Pattern::Increment),
-        "decrement" => counter(&chosen, kind, Pattern::Decrement),
+        "increment" => counter(&chosen, kind, true),
+        "decrement" => counter(&chosen, kind, false),
         "random" => random(&chosen, kind),
         _ => Pattern::Auto,
     }
@@ -128,7 +128,9 @@ fn values(node: &Node<'_>, kind: Kind) -> Pattern {
     Pattern::Values(values)
 }
 
-fn counter(node: &Node<'_>, kind: Kind, make: impl Fn(Counter) -> Pattern) -> Pattern {
+/// Reads a counter. The model gives no limit to its values: after the field's highest value follows 0, and after 0 the
+/// highest.
+fn counter(node: &Node<'_>, kind: Kind, upwards: bool) -> Pattern {
     node.only(&["start", "step", "count"]);
     let start = kind.read(&node.get("start"), 0);
     let step = kind.read(&node.get("step"), 1);
@@ -139,8 +141,14 @@ fn counter(node: &Node<'_>, kind: Kind, make: impl Fn(Counter) -> Pattern) -> Pa
     if step >> 64 != 0 {
         node.get("step")
             .report_value("at most ::ffff:ffff:ffff:ffff: only the low 64 bits of an address vary");
+        return Pattern::Auto;
     }
-    make(Counter { start, step, count })
+    let (low, way) = (start & u128::from(u64::MAX), step * u128::from(count - 1));
+    if kind == Kind::Ipv6 && if upwards { low + way > u128::from(u64::MAX) } else { way > low } {
+        node.report("the addresses are not of one /64: only the low 64 bits of an address vary");
+    }
+    let counter = Counter { start, step, count };
+    if upwards { Pattern::Increment(counter) } else { Pattern::Decrement(counter) }
 }
 
 /// Reads a random pattern. The model repeats `count` random values: they are drawn here, unless they need too much
@@ -258,6 +266,14 @@ mod tests {
             (
                 json!({"f": {"choice": "increment", "increment": {"step": "0:0:0:1::", "count": 2}}}),
                 "f.increment.step: \"0:0:0:1::\" given; give at most ::ffff:ffff:ffff:ffff: only the low 64 bits of an address vary",
+            ),
+            (
+                json!({"f": {"choice": "increment", "increment": {"start": "::ffff:ffff:ffff:fffe", "count": 3}}}),
+                "f.increment: the addresses are not of one /64: only the low 64 bits of an address vary",
+            ),
+            (
+                json!({"f": {"choice": "decrement", "decrement": {"start": "2001::1", "count": 3}}}),
+                "f.decrement: the addresses are not of one /64: only the low 64 bits of an address vary",
             ),
             (
                 json!({"f": {"choice": "random", "random": {}}}),

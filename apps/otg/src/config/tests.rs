@@ -138,6 +138,31 @@ fn payloads_fill_the_bytes_behind_the_headers() {
 }
 
 #[test]
+fn counters_wrap_at_the_ends_of_their_field() {
+    let values = |field: &str, bytes: std::ops::Range<usize>, counter: Value| {
+        let (choice, _) = counter.as_object().and_then(|counter| counter.iter().next()).unwrap();
+        let varied = json!({"choice": choice, choice.as_str(): counter[choice]});
+        let flow = flow(&json!({"packet": [
+            {"choice": "ethernet"}, {"choice": "vlan", "vlan": {"id": if field == "id" { varied.clone() } else { json!(null) }}},
+            {"choice": "ipv4", "ipv4": {"src": if field == "src" { varied.clone() } else { json!(null) }}},
+            {"choice": "udp", "udp": {"src_port": if field == "src_port" { varied } else { json!(null) }}},
+        ]}));
+        let mut source = flow.load.streams[0].compile(0).unwrap();
+        let value =
+            |frame: &[u8]| frame[bytes.clone()].iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        (0..4).map(|_| value(source.next_frame(0))).collect::<Vec<_>>()
+    };
+    let up = json!({"increment": {"start": 65534, "step": 1, "count": 4}});
+    assert_eq!(values("src_port", 38..40, up), [65534, 65535, 0, 1]);
+    let down = json!({"decrement": {"start": 1, "step": 3, "count": 3}});
+    assert_eq!(values("src_port", 38..40, down), [1, 65534, 65531, 1]);
+    let address = json!({"increment": {"start": "255.255.255.0", "step": "0.0.0.255", "count": 3}});
+    assert_eq!(values("src", 30..34, address), [0xffff_ff00, 0xffff_ffff, 0xfe, 0xffff_ff00]);
+    let tag = json!({"increment": {"start": 4094, "step": 2, "count": 4_294_967_295u64}});
+    assert_eq!(values("id", 14..16, tag), [4094, 0, 2, 4], "the bits beside the field stay");
+}
+
+#[test]
 fn a_measured_flow_carries_signatures() {
     let measured = flow(&json!({"metrics": {
         "enable": true, "loss": true, "latency": {"enable": true, "mode": "store_forward"},
@@ -216,7 +241,27 @@ fn faults_of_a_flow_are_named_by_path() {
         // Values that are each valid, but make no frame together.
         (
             json!({"packet": [{"choice": "ethernet"}, {"choice": "ipv6"}, {"choice": "tcp"}], "metrics": {"enable": true}}),
-            "flows[0]: stream \"f\": size: frames of 64 bytes are too short",
+            "flows[0].size: frames of 64 bytes are too short",
+        ),
+        (
+            json!({"packet": [{"choice": "ethernet"}, {"choice": "vlan", "vlan": {
+                "tpid": {"choice": "values", "values": [33024, 34984]}
+            }}]}),
+            "flows[0].packet[1].vlan.tpid: cannot vary from frame to frame; give one value",
+        ),
+        (
+            json!({"packet": [{"choice": "ethernet"}, {"choice": "ipv4", "ipv4": {
+                "protocol": {"choice": "increment", "increment": {"start": 6, "step": 11, "count": 2}}
+            }}]}),
+            "flows[0].packet[1].ipv4.protocol: cannot vary from frame to frame; give one value",
+        ),
+        (
+            json!({"packet": [{"choice": "ethernet"}, {"choice": "ipv4"}, {"choice": "vxlan"}]}),
+            "flows[0].packet[2].vxlan: vxlan cannot follow ipv4 directly: IP carries udp, tcp, icmp, icmpv6, ipv4, ipv6 and custom",
+        ),
+        (
+            json!({"packet": [{"choice": "ethernet"}, {"choice": "custom", "custom": {"bytes": "00"}}, {"choice": "udp"}]}),
+            "flows[0].packet[2].udp: its checksum needs the addresses of an IP header before it: add ipv4 or ipv6, or set a custom checksum",
         ),
     ] {
         let found = problems(with_flow(&members));
@@ -231,7 +276,7 @@ fn faults_outside_flows_are_named_by_path() {
             {"name": "a", "location": "vale0:a"}, {"name": "a", "location": "vale0:b"}, {"name": "c"},
             {"name": "d", "location": "vale0:a"}
         ],
-        "layer1": [{"name": "l", "port_names": ["x"], "speed": "speed_3_gbps", "flow_control": {}}],
+        "layer1": [{"name": "l", "port_names": ["x"], "speed": "speed_3_gbps", "flow_control": {}, "promiscuous": false}],
         "lags": [{"name": "lag"}],
         "options": {"port_options": {"data_integrity": true}},
     }));
@@ -243,6 +288,7 @@ fn faults_outside_flows_are_named_by_path() {
         "ports[3].location: \"vale0:a\" is given twice",
         "layer1[0].flow_control: not supported; supported are name,",
         "layer1[0].speed: \"speed_3_gbps\" given; give one of speed_10_fd_mbps,",
+        "layer1[0].promiscuous: false is not supported: a port receives every frame",
         "layer1[0].port_names: no port is called \"x\"",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");

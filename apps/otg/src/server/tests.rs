@@ -122,6 +122,14 @@ fn unknown_requests_get_the_models_error_object() {
         ("POST", "/config", JSON, &"[0,".repeat(600_000), 413, "the request has more than 1048576 values"),
         ("POST", "/control/state", JSON, "5", 400, "5 given; give an object"),
         ("POST", "/monitor/metrics", JSON, r#"{"choice": "bgpv4"}"#, 400, "bgpv4: not supported"),
+        (
+            "POST",
+            "/monitor/metrics",
+            JSON,
+            r#"{"choice": "flow", "flow": {"tagged_metrics": {"metric_names": ["frames_rx"]}}}"#,
+            400,
+            "flow.tagged_metrics: not supported",
+        ),
         ("POST", "/control/action", JSON, "{}", 400, "actions are not supported"),
     ] {
         let (found, document) = server.ask(method, path, kind, body);
@@ -139,6 +147,9 @@ fn a_server_without_a_configuration_has_an_empty_one() {
     assert_eq!((status, &version["app_version"]), (200, &env!("CARGO_PKG_VERSION").into()));
     let (status, metrics) = server.ask("POST", "/monitor/metrics", JSON, "{}");
     assert_eq!((status, metrics), (200, json!({"choice": "port_metrics", "port_metrics": []})));
+    let untagged = r#"{"choice": "flow", "flow": {"tagged_metrics": {"include": false}}}"#;
+    let (status, metrics) = server.ask("POST", "/monitor/metrics", JSON, untagged);
+    assert_eq!((status, metrics), (200, json!({"choice": "flow_metrics", "flow_metrics": []})));
     let (status, answer) = server.ask("POST", "/config", JSON, "{}");
     assert_eq!((status, answer), (200, json!({"warnings": []})));
 }

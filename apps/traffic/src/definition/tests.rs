@@ -223,7 +223,7 @@ fn invalid_streams_are_named_with_field_value_and_range() {
         ),
         (
             "modify = [{field = 'ipv4.ttl', decrement = {count = 66}}]",
-            "modify[0].decrement.count: 66 is out of range: give 1 to 65 values",
+            "modify[0].decrement.count: 66 is out of range: give 1 to 65 values with step 1 from 64 on; with wrap = true",
         ),
         (
             "modify = [{field = 'ipv4.ttl', increment = {count = 0}}]",

@@ -27,6 +27,8 @@ pub(crate) const MAX_COUNT: u64 = 1 << 63;
 pub(crate) enum Values {
     /// Value `start + (position >> shift & mask) * step`.
     Linear { start: u64, step: u64, shift: u32, mask: u64 },
+    /// Value `start + position * step`, of which the bits of `highest` count: the field's highest value.
+    Wrapped { start: u64, step: u64, highest: u64 },
     /// Value `low` plus a random number below `span`; a `span` of 0 means 2^64.
     Random { seed: u64, low: u64, span: u64 },
     /// Value from a list.
@@ -55,6 +57,9 @@ impl Progress {
         match &self.values {
             Values::Linear { start, step, shift, mask } => {
                 start.wrapping_add((self.position >> shift & mask).wrapping_mul(*step))
+            }
+            Values::Wrapped { start, step, highest } => {
+                start.wrapping_add(self.position.wrapping_mul(*step)) & highest
             }
             Values::Random { seed, low, span } => {
                 let drawn = SplitMix64::at(*seed, self.position);
@@ -111,6 +116,9 @@ mod tests {
         assert_eq!(first(&mut Progress::new(linear(0, 1), 2, 3), 8), [0, 0, 0, 1, 1, 1, 0, 0]);
         let list = Values::List(Box::new([7, 5, 9]));
         assert_eq!(first(&mut Progress::new(list, 3, 1), 4), [7, 5, 9, 7]);
+        let wrapped = |step| Values::Wrapped { start: 14, step, highest: 15 };
+        assert_eq!(first(&mut Progress::new(wrapped(1), 4, 1), 5), [14, 15, 0, 1, 14]);
+        assert_eq!(first(&mut Progress::new(wrapped(7u64.wrapping_neg()), 4, 1), 5), [14, 7, 0, 9, 14]);
     }
 
     fn values() -> impl Strategy<Value = (Values, u64)> {
@@ -118,6 +126,8 @@ mod tests {
             (any::<u64>(), any::<u64>(), 1..40u64, 0..3u32, any::<u64>()).prop_map(
                 |(start, step, count, shift, mask)| (Values::Linear { start, step, shift, mask }, count)
             ),
+            (any::<u64>(), any::<u64>(), 1..40u64)
+                .prop_map(|(start, step, count)| { (Values::Wrapped { start, step, highest: 0xff }, count) }),
             (any::<u64>(), any::<u64>(), any::<u64>())
                 .prop_map(|(seed, low, span)| (Values::Random { seed, low, span }, MAX_COUNT)),
             prop::collection::vec(any::<u64>(), 1..40).prop_map(|list| {

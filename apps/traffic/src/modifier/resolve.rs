@@ -314,20 +314,29 @@ impl FrameMap<'_> {
         field: Field,
         upwards: bool,
     ) -> Result<(Values, u64), StreamError> {
-        let SteppedValues { count, step, start } = steps;
+        let SteppedValues { count, step, start, wrap } = steps;
         let start = match start {
             Some(start) => self.parse(start, field, "start".to_owned())?,
             None => self.value_of(field),
         };
         let room = if upwards { field.highest() - start } else { start };
         // Number of values up to the limit of the field.
-        let most = room.checked_div(*step).map_or(MAX_COUNT, |steps| steps.saturating_add(1).min(MAX_COUNT));
+        let most = match room.checked_div(*step) {
+            Some(steps) if !wrap => steps.saturating_add(1).min(MAX_COUNT),
+            _ => MAX_COUNT,
+        };
         if !(1..=most).contains(count) {
-            let allowed = format!("1 to {most} values with step {step} from {start} on");
+            let or_wrap =
+                if *wrap { "" } else { "; with wrap = true they continue at the field's other end" };
+            let allowed = format!("1 to {most} values with step {step} from {start} on{or_wrap}");
             return Err(StreamError::out_of_range("count", count, allowed));
         }
         let step = if upwards { *step } else { step.wrapping_neg() };
-        Ok((Values::Linear { start, step, shift: 0, mask: u64::MAX }, *count))
+        let values = match *wrap {
+            true => Values::Wrapped { start, step, highest: field.highest() },
+            false => Values::Linear { start, step, shift: 0, mask: u64::MAX },
+        };
+        Ok((values, *count))
     }
 
     fn parse(&self, value: &ModifierValue, field: Field, path: String) -> Result<u64, StreamError> {

@@ -12,6 +12,7 @@ pub fn opened(queue_count: u16, mode: &str) -> Reply {
         kind: PortBackend::SwitchPort,
         mode: mode.to_owned(),
         driver: None,
+        max_frame_bytes: None,
         notes: Vec::new(),
         geometry: RegionGeometry::for_ports(1, queue_count, 64, 2048, 0).unwrap(),
         placement: PortPlacement {

@@ -19,7 +19,7 @@ pub(super) struct DropWatch {
     before: StatusReport,
 }
 
-/// The drops during a run in which frames were lost.
+/// The drops during a run in which frames were lost, or dropped at the device that was to send them.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Losses {
     /// Number of lost frames, summed over loads and receiving ports.
@@ -72,20 +72,26 @@ impl DropWatch {
         Some(Self { connection, before })
     }
 
-    /// Returns the daemon's drops since the start, if `report` has lost frames. The run's ports must still be open.
+    /// Returns the daemon's drops since the start, if `report` has lost frames, or a device that sends for the run
+    /// dropped frames. The run's ports must still be open.
     pub(super) fn end(mut self, report: &SessionReport) -> Result<Option<Losses>, Failure> {
         let lost_frames =
             report.loads.iter().flat_map(|load| &load.arrivals).map(|arrival| arrival.stream.lost).sum();
-        if lost_frames == 0 {
-            return Ok(None);
-        }
         let after = self.connection.status()?;
-        let role = |name: &str| role(report, name);
-        Ok(Some(losses(lost_frames, &self.before, &after, role)))
+        let losses = losses(lost_frames, &self.before, &after, |name: &str| role(report, name));
+        Ok((lost_frames > 0 || losses.are_of_a_sending_device(&after)).then_some(losses))
     }
 }
 
 impl Losses {
+    /// Whether a device that sends for the run dropped frames: these are the run's own, since the device has one user.
+    fn are_of_a_sending_device(&self, after: &StatusReport) -> bool {
+        let is_device =
+            |name: &str| after.ports.iter().any(|port| port.name == name && port.switch.is_none());
+        let sends = |role| matches!(role, Role::Sends | Role::SendsAndReceives);
+        self.drops.iter().any(|port| sends(port.role) && is_device(&port.name))
+    }
+
     /// Formats the losses with a line for each port.
     pub(super) fn text(&self) -> String {
         let mut lines = vec!["dropped during the run, including frames of other programs:".to_owned()];
@@ -232,10 +238,25 @@ mod tests {
         );
         assert_eq!(losses.lost_elsewhere_frames, 3);
         let text = losses.text();
+        assert!(!losses.are_of_a_sending_device(&after), "a switch's port counts frames to it");
         for part in
             ["  vale0:b (receives): no_space 4", "  vale0 (ports that left): no_space 2", "at least 3 of"]
         {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn drops_at_a_device_that_sends_are_the_runs_own_though_no_loss_was_measured() {
+        let device = |drops: Drops<'_>| {
+            let mut status = counts(&[("packet:eth0", drops)], &[]);
+            status.ports.iter_mut().for_each(|port| port.switch = None);
+            status
+        };
+        let (before, after) = (device(&[("too_long", 1)]), device(&[("too_long", 11)]));
+        for (role, own) in [(Role::Sends, true), (Role::Receives, false), (Role::Other, false)] {
+            assert_eq!(losses(0, &before, &after, |_| role).are_of_a_sending_device(&after), own, "{role:?}");
+        }
+        assert!(!losses(0, &after, &after, |_| Role::Sends).are_of_a_sending_device(&after));
     }
 }

@@ -84,8 +84,8 @@ fn headers_keep_their_order_and_modifiers_name_their_header() {
         found.modifiers,
         [
             json!({"field": "vlan.id", "list": [10, 20]}),
-            json!({"field": "vlan[1].id", "increment": {"step": 2, "count": 3}}),
-            json!({"field": "ipv6.source", "decrement": {"step": 2, "count": 4}}),
+            json!({"field": "vlan[1].id", "increment": {"step": 2, "count": 3, "wrap": true}}),
+            json!({"field": "ipv6.source", "decrement": {"step": 2, "count": 4, "wrap": true}}),
             json!({"field": "udp.source", "random": {"seed": 7, "low": 5, "high": 9}}),
         ]
     );

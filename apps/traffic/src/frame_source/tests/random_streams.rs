@@ -141,18 +141,20 @@ fn modifier(field: String, bit: usize, bits: usize, choice: u64) -> (ModifierDef
     let every = 1 + choice % 3;
     let list: Vec<u64> = (0..1 + choice % 7).map(|index| SplitMix64::at(choice, index) & highest).collect();
     let count = (choice % 50).min(highest) + 1;
+    let wrap = choice.is_multiple_of(2);
     let (progression, value): (_, Box<dyn Fn(u64) -> u64>) = match choice / 8 % 4 {
         0 => {
-            let start = Some(ModifierValue::Number(highest - (count - 1)));
-            let value = move |step| highest - (count - 1) + step % count;
-            (Progression::Increment(SteppedValues { count, step: 1, start }), Box::new(value))
+            // Either the values end at the highest one, or they wrap after the first.
+            let first = if wrap { highest } else { highest - (count - 1) };
+            let start = Some(ModifierValue::Number(first));
+            let value = move |step| first.wrapping_add(step % count) & highest;
+            (Progression::Increment(SteppedValues { count, step: 1, start, wrap }), Box::new(value))
         }
         1 => {
-            let start = Some(ModifierValue::Text(format!("{:#x}", highest)));
-            (
-                Progression::Decrement(SteppedValues { count, step: 1, start }),
-                Box::new(move |step| highest - step % count),
-            )
+            let first = if wrap { 0 } else { highest };
+            let start = Some(ModifierValue::Text(format!("{first:#x}")));
+            let value = move |step| first.wrapping_sub(step % count) & highest;
+            (Progression::Decrement(SteppedValues { count, step: 1, start, wrap }), Box::new(value))
         }
         2 => {
             let draws = Draws { seed: choice, low: None, high: None };
