@@ -258,6 +258,8 @@ fn a_link_that_fails_half_way_leaves_nothing() {
         vec!["link", a.name(), b.name(), "--address", "10.0.0.2/30"],
         vec!["link", a.name(), b.name(), "--address", "everywhere"],
         vec!["link", a.name(), b.name(), "--mtu", "20"],
+        vec!["link", a.name(), b.name(), "--name", "rr0@mtu=70"],
+        vec!["recv", "eth0", "--netns", "blue,force"],
     ] {
         let output = daemon.ringroad(&arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");

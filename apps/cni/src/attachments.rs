@@ -3,6 +3,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use ringroad_attachment::device_text::{DeviceTextError, device_text};
 use ringroad_attachment::veth_pair::{DaemonNamespace, outside, remove_interface};
 use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
@@ -65,6 +66,11 @@ fn of_daemon(error: ControlError) -> CniError {
     CniError::new(code, error, "")
 }
 
+/// Converts a refused name. The checks of the request leave nothing to refuse but the folder of sockets.
+fn of_name(error: DeviceTextError) -> CniError {
+    CniError::new(Code::InvalidConfiguration, "socketFolder", error)
+}
+
 impl<'a> RequestContext<'a> {
     fn new(request: &'a CniRequest) -> Result<Self, CniError> {
         let port = port_name(&request.network.name, &request.attachment);
@@ -96,12 +102,13 @@ impl<'a> RequestContext<'a> {
         let inner = self.request.attachment.interface.clone();
         let sandbox = self.request.sandbox();
         let in_sandbox = self.request.namespace.clone();
-        let driver = match self.request.network.kind {
+        let scheme = match self.request.network.kind {
             Kind::Veth => {
                 let outside = outside(&mut self.daemon).map_err(refused)?;
                 let (outer, mtu) = (self.port.clone(), self.request.network.mtu);
                 let pair = interface::make(&outside, &sandbox, &inner, &outer, mtu).map_err(refused)?;
-                let made = self.attach(format!("veth:{outer}@netns={}", outside.process)).and_then(|()| {
+                let driver = device_text("veth", &outer, &[("netns", &outside.process.to_string())]);
+                let made = driver.map_err(of_name).and_then(|driver| self.attach(driver)).and_then(|()| {
                     interface::set_up_with(&outside, &sandbox, &pair, outcome).map_err(refused)
                 });
                 made.inspect_err(|_| self.undo(&outside))?;
@@ -115,13 +122,14 @@ impl<'a> RequestContext<'a> {
             Kind::VhostUser => "vhost-user",
             Kind::Memif => "memif",
         };
+        let socket = self.socket();
+        let mut options = vec![("role", "server")];
+        options.extend(self.request.network.socket_mode.as_deref().map(|mode| ("socket-mode", mode)));
+        let driver = device_text(scheme, &socket.to_string_lossy(), &options).map_err(of_name)?;
         let mut folder = std::fs::DirBuilder::new();
         let made = folder.recursive(true).mode(0o755).create(self.socket_folder());
         made.map_err(|error| CniError::new(Code::Io, self.socket_folder().display(), error))?;
-        let socket = self.socket();
-        let mode = self.request.network.socket_mode.as_ref().map(|mode| format!(",socket-mode={mode}"));
-        self.attach(format!("{driver}:{}@role=server{}", socket.display(), mode.unwrap_or_default()))
-            .inspect_err(|_| drop(std::fs::remove_dir(self.socket_folder())))?;
+        self.attach(driver).inspect_err(|_| drop(std::fs::remove_dir(self.socket_folder())))?;
         Ok(vec![json!({ "name": inner, "sandbox": in_sandbox, "socketPath": socket })])
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
+use ringroad_attachment::device_text::device_text;
 use ringroad_attachment::veth_pair::{DaemonNamespace, VethPair, outside};
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
@@ -177,10 +178,13 @@ impl ContainerArgs {
         interface: &str,
     ) -> Result<String, Failure> {
         let within = namespaces::as_text(namespace);
-        let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
-        self.note_lent(guest, namespace, interface)?;
+        let mac = self.mac.map(|mac| mac.to_string());
         // Option `persist` keeps the interface and its addresses while the daemon is restarted.
-        let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
+        let mut options = vec![("netns", within.as_str()), ("persist", "1")];
+        options.extend(mac.as_deref().map(|mac| ("mac", mac)));
+        let driver = device_text("tap", interface, &options)?;
+        self.note_lent(guest, namespace, interface)?;
+        let port = guest.attach(&self.port, driver)?;
         namespaces::bring_up(namespace, interface, self.address.map(|address| address.0))?;
         Ok(port.mode)
     }
@@ -205,8 +209,8 @@ impl ContainerArgs {
         let pair = VethPair::make(&outside, namespace, interface, names)?;
         guest.note(|record| record.interface = Some(pair.outer.clone()))?;
         self.note_lent(guest, namespace, interface)?;
-        let attached = guest.attach(&self.port, format!("veth:{}@netns={process}", pair.outer));
-        let port = match attached {
+        let driver = device_text("veth", &pair.outer, &[("netns", &process.to_string())])?;
+        let port = match guest.attach(&self.port, driver) {
             Ok(port) => port,
             Err(refused) => {
                 // The removal frees the interface's name for a TAP.

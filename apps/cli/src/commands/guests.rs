@@ -7,6 +7,7 @@ pub(super) mod foreground;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ringroad_attachment::device_text::device_text;
 use ringroad_attachment::veth_pair::remove_interface;
 use ringroad_control::message::{AttachedPort, ErrorKind, PortSpec};
 use ringroad_control::report::StartedBy;
@@ -94,8 +95,9 @@ impl Guest {
     ) -> Result<PathBuf, Failure> {
         let socket = self.folder.join(format!("port{}.sock", self.record.ports.len()));
         check_socket_path(&socket)?;
-        let queues = if queues > 1 { format!("@queues={queues}") } else { String::new() };
-        self.attach(port, format!("{scheme}:{}{queues}", socket.display()))?;
+        let queues = (queues > 1).then(|| queues.to_string());
+        let options: Vec<_> = queues.iter().map(|queues| ("queues", queues.as_str())).collect();
+        self.attach(port, device_text(scheme, &socket.to_string_lossy(), &options)?)?;
         Ok(socket)
     }
 

@@ -3,6 +3,7 @@
 mod addresses;
 
 use clap::Args;
+use ringroad_attachment::device_text::device_text;
 use ringroad_attachment::veth_pair::remove_interface;
 use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::report::PortReport;
@@ -164,9 +165,11 @@ impl LinkArgs {
 
     /// Makes the interface in the namespace `text`.
     fn attach(&self, daemon: &mut Connection, name: String, text: &str) -> Result<AttachedPort, Failure> {
-        let mtu = self.mtu.map(|mtu| format!(",mtu={mtu}")).unwrap_or_default();
+        let mtu = self.mtu.map(|mtu| mtu.to_string());
         // Option `persist` keeps the interface and its addresses while the daemon is restarted.
-        let driver = format!("tap:{}@netns={text},persist{mtu}", self.interface);
+        let mut options = vec![("netns", text), ("persist", "1")];
+        options.extend(mtu.as_deref().map(|mtu| ("mtu", mtu)));
+        let driver = device_text("tap", &self.interface, &options)?;
         let port = PortSpec::for_device(name, driver);
         attach(daemon, port)
     }
