@@ -324,6 +324,45 @@ fn names_paths_and_modes_that_would_be_options_of_a_port_are_refused() {
 }
 
 #[test]
+fn del_without_a_daemon_removes_only_what_add_made() {
+    if !is_root() {
+        return;
+    }
+    let network = Network::new("absent");
+    let mut configuration = network.configuration("veth");
+    configuration["ipam"] = json!(null);
+    let mut without_daemon = configuration.clone();
+    without_daemon["socket"] = json!("/nonexistent/socket");
+    let (space, other) = (NetworkNamespace::new(), NetworkNamespace::new());
+    other.run(&["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"]);
+    network.succeed("ADD", "one", Some(&path_of(&space)), &configuration);
+    assert_eq!(network.fail("ADD", "two", Some(&path_of(&other)), &configuration)["code"], 100);
+
+    let has_link =
+        |space: &NetworkNamespace| run(space.command(&["ip", "link", "show", "eth0"])).status.success();
+    for _ in 0..2 {
+        // Another container, and another network.
+        network.succeed("DEL", "two", Some(&path_of(&other)), &without_daemon);
+        network.succeed("DEL", "two", Some(&path_of(&space)), &without_daemon);
+        without_daemon["name"] = json!("another");
+        network.succeed("DEL", "one", Some(&path_of(&space)), &without_daemon);
+        without_daemon["name"] = configuration["name"].clone();
+        assert!(has_link(&space) && has_link(&other));
+    }
+    for _ in 0..2 {
+        network.succeed("DEL", "one", Some(&path_of(&space)), &without_daemon);
+        assert!(!has_link(&space));
+    }
+    // Nothing is mounted on the file of a namespace that is gone.
+    let stale = network.daemon.folder().join("stale");
+    std::fs::write(&stale, "").unwrap();
+    network.succeed("DEL", "one", Some(&stale), &without_daemon);
+    network.succeed("DEL", "one", Some(Path::new("/nonexistent")), &without_daemon);
+    network.succeed("DEL", "one", None, &configuration);
+    assert_eq!(network.ports(), 0);
+}
+
+#[test]
 fn podman_runs_containers_on_a_switch_and_links_them_by_name() {
     if !is_root() || !has_program("podman") {
         return;

@@ -1,14 +1,14 @@
 //! Containers on a switch: each has a port, named after network, container and interface.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ringroad_attachment::device_text::{DeviceTextError, device_text};
-use ringroad_attachment::veth_pair::{DaemonNamespace, outside, remove_interface};
+use ringroad_attachment::veth_pair::{AttachmentError, DaemonNamespace, outside, remove_interface};
 use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
-use ringroad_netdev::Namespace;
+use ringroad_netdev::{Namespace, NamespaceError};
 use ringroad_wire::mac::Mac;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -73,8 +73,11 @@ fn of_name(error: DeviceTextError) -> CniError {
 
 impl<'a> RequestContext<'a> {
     fn new(request: &'a CniRequest) -> Result<Self, CniError> {
-        let port = port_name(&request.network.name, &request.attachment);
-        Ok(Self { request, daemon: connect(request).map_err(of_daemon)?, port })
+        connect(request).map_err(of_daemon).map(|daemon| Self::with(request, daemon))
+    }
+
+    fn with(request: &'a CniRequest, daemon: Connection) -> Self {
+        Self { request, daemon, port: port_name(&request.network.name, &request.attachment) }
     }
 
     fn full_name(&self) -> String {
@@ -195,8 +198,9 @@ pub(crate) fn add(request: &CniRequest) -> Result<Value, CniError> {
 /// `DEL`. Missing objects are not an error, and neither is a stopped daemon: its ports ended with it.
 pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
     addresses::ask(request, "DEL")?;
-    match RequestContext::new(request) {
-        Ok(mut site) => {
+    match connect(request) {
+        Ok(daemon) => {
+            let mut site = RequestContext::with(request, daemon);
             site.detach(&site.full_name())?;
             if request.network.kind == Kind::Veth
                 && let Ok(outside) = outside(&mut site.daemon)
@@ -205,15 +209,26 @@ pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
             }
             // The folder is not empty while other ports of the container have sockets in it.
             let _ = std::fs::remove_dir(site.socket_folder());
+        }
+        Err(ControlError::DaemonNotRunning { .. }) => {}
+        Err(error) => return Err(of_daemon(error)),
+    }
+    match request.network.kind {
+        Kind::Veth => remove_inner_end(request),
+        Kind::VhostUser | Kind::Memif => Ok(()),
+    }
+}
+
+/// Removes the container's end of the pair, if it is still there. Its second name tells it from interfaces of others.
+fn remove_inner_end(request: &CniRequest) -> Result<(), CniError> {
+    let Some(namespace) = request.namespace.clone() else { return Ok(()) };
+    let name = port_name(&request.network.name, &request.attachment);
+    match remove_interface(&Namespace::File(namespace), &name) {
+        // The runtime may have removed the namespace before, or only what was mounted on its file.
+        Err(AttachmentError::Namespace(NamespaceError::NoSuchFile(_) | NamespaceError::NotANamespace(_))) => {
             Ok(())
         }
-        Err(_) if request.network.kind == Kind::Veth => {
-            if request.namespace.as_deref().is_some_and(Path::exists) {
-                remove_interface(&request.sandbox(), &request.attachment.interface).map_err(refused)?;
-            }
-            Ok(())
-        }
-        Err(_) => Ok(()),
+        result => result.map_err(refused),
     }
 }
 
@@ -270,8 +285,8 @@ pub(crate) fn collect_garbage(request: &CniRequest) -> Result<(), CniError> {
     let ports = site.daemon.list().map_err(of_daemon)?.ports;
     for port in ports.iter().filter(|port| port.name.starts_with(&own) && !valid.contains(&port.name)) {
         site.detach(&port.name)?;
-        if let Some(link) = &port.link {
-            remove_interface(&outside.namespace, &link.interface).map_err(refused)?;
+        if let Some((_, outer)) = port.name.split_once(':') {
+            remove_interface(&outside.namespace, outer).map_err(refused)?;
         }
     }
     addresses::ask_if_known(request, "GC")
