@@ -87,7 +87,8 @@ impl<'a> RequestContext<'a> {
     fn attach(&mut self, driver: String) -> Result<(), CniError> {
         let vlan = self.request.network.vlan.map(|vlan| format!("@vlan={vlan}"));
         let port = PortSpec::for_device(self.full_name() + &vlan.unwrap_or_default(), driver);
-        let request = DaemonRequest::Attach { port, for_program: false, host: false, take: false };
+        let request =
+            DaemonRequest::Attach { port, for_program: false, host: false, take: false, provisional: false };
         self.daemon.request(&request).map(drop).map_err(of_daemon)
     }
 

@@ -187,7 +187,7 @@ pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord
 
 /// Makes a port that is a device.
 pub(super) fn attach(daemon: &mut Connection, port: PortSpec) -> Result<AttachedPort, Failure> {
-    let request = Request::Attach { port, for_program: false, host: false, take: false };
+    let request = Request::Attach { port, for_program: false, host: false, take: false, provisional: false };
     let ports = request!(daemon, &request, Reply::Attached(ports) => ports)?;
     ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))
 }
