@@ -22,7 +22,7 @@ pub(crate) fn make(
     outer: &str,
     mtu: Option<u32>,
 ) -> Result<VethPair, AttachmentError> {
-    let pair = VethPair::make(&outside.namespace, sandbox, inner, [outer.to_owned()])?;
+    let pair = VethPair::make(&outside.namespace, sandbox.hold()?, inner, [outer.to_owned()])?;
     let set = || -> Result<(), AttachmentError> {
         in_namespace(sandbox, || add_alternative_name(inner, outer))??;
         let Some(mtu) = mtu else { return Ok(()) };
