@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringroad_netdev::link::{link_by_name, links};
@@ -10,6 +10,7 @@ use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_lin
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{LinkInfo, LinkMonitor, Namespace, in_namespace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::command::{output, stderr};
 use crate::daemon::PATIENCE;
@@ -163,6 +164,34 @@ impl Drop for NetworkNamespace {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
     }
+}
+
+/// Starts a command, and kills it (SIGKILL) at the `number`-th change of a link in any of these namespaces. Returns
+/// whether it was killed; `false` means that it ended before.
+///
+/// # Panics
+/// If neither happens within the time limit.
+#[must_use]
+pub fn killed_at_link_change(command: &mut Command, namespaces: &[&NetworkNamespace], number: usize) -> bool {
+    let monitor = |namespace: &&NetworkNamespace| namespace.inside(|| LinkMonitor::open().unwrap());
+    let mut monitors: Vec<_> = namespaces.iter().map(monitor).collect();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+    let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
+    let mut changes = 0;
+    let has_ended = loop {
+        let mut watched = vec![PollFd::new(&process, PollFlags::IN)];
+        watched.extend(monitors.iter().map(|monitor| PollFd::new(monitor, PollFlags::IN)));
+        assert!(poll(&mut watched, Some(&patience)).unwrap() > 0, "{command:?}: {changes} changes of links");
+        let has_ended = !watched[0].revents().is_empty();
+        monitors.iter_mut().for_each(|monitor| monitor.events(|_| changes += 1).unwrap());
+        if has_ended || changes >= number {
+            break has_ended;
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    !has_ended
 }
 
 /// Address that [`NetworkNamespace::number`] gives to host number `host`.

@@ -44,9 +44,21 @@ impl Network {
         })
     }
 
-    /// Starts the plugin as a runtime does.
+    /// Starts the plugin for interface `eth0`.
     fn ask(
         &self,
+        operation: &str,
+        container: &str,
+        namespace: Option<&Path>,
+        configuration: &Value,
+    ) -> Output {
+        self.ask_for("eth0", operation, container, namespace, configuration)
+    }
+
+    /// Starts the plugin as a runtime does.
+    fn ask_for(
+        &self,
+        interface: &str,
         operation: &str,
         container: &str,
         namespace: Option<&Path>,
@@ -57,7 +69,7 @@ impl Network {
         command
             .env("CNI_COMMAND", operation)
             .env("CNI_CONTAINERID", container)
-            .env("CNI_IFNAME", "eth0")
+            .env("CNI_IFNAME", interface)
             .env("CNI_PATH", format!("{}:{DEBIAN_PLUGINS}", plugins.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -237,7 +249,7 @@ fn what_cannot_be_is_refused_with_the_codes_of_the_specification() {
         ("ADD", "c", Some(here), with("cniVersion", json!("9.0.0")), 1),
         ("DANCE", "c", Some(here), configuration.clone(), 4),
         ("ADD", "c", None, configuration.clone(), 4),
-        ("ADD", "../c", Some(here), configuration.clone(), 7),
+        ("ADD", "../c", Some(here), configuration.clone(), 4),
         ("ADD", "c", Some(here), with("switch", json!("vale0:a,x")), 7),
         ("ADD", "c", Some(here), with("ipam", json!({ "type": "../../bin/sh" })), 7),
         ("ADD", "c", Some(here), with("ipam", json!({ "type": "nosuch" })), 7),
@@ -256,6 +268,98 @@ fn what_cannot_be_is_refused_with_the_codes_of_the_specification() {
     assert_eq!(network.ports(), 0);
     // No port has to be removed if the daemon does not run.
     network.succeed("DEL", "c", None, &with("socket", json!("/nonexistent/socket")));
+}
+
+#[test]
+fn names_paths_and_modes_that_would_be_options_of_a_port_are_refused() {
+    let network = Network::new("options");
+    let here = Path::new("/proc/self/ns/net");
+    let sockets = network.daemon.folder().join("sockets");
+    for kind in ["memif", "vhost-user"] {
+        let mut configuration = network.configuration(kind);
+        configuration["ipam"] = json!(null);
+        let refused = |interface: &str, configuration: &Value, code: u64| {
+            for operation in ["ADD", "DEL", "CHECK"] {
+                let output = network.ask_for(interface, operation, "c", Some(here), configuration);
+                assert!(!output.status.success(), "{operation} {interface} {configuration}");
+                let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+                assert_eq!(answer["code"], code, "{interface}: {answer}");
+            }
+        };
+        for interface in [
+            "",
+            ".",
+            "..",
+            "a b",
+            "a/b",
+            "a:b",
+            "sixteen-bytes-ab",
+            "x@role=client,",
+            "x@secret=",
+            "x@netns=",
+            "x,socket-mode=0",
+            "a@id=7,secret=",
+        ] {
+            refused(interface, &configuration, 4);
+        }
+        let folder = |end: &str| format!("{}{end}", sockets.display());
+        for (key, value) in [
+            ("socketMode", json!("0777,role=client")),
+            ("socketMode", json!("x,socket-mode=0")),
+            ("socketMode", json!("")),
+            ("socketMode", json!("+660")),
+            ("socketMode", json!("1777")),
+            ("socketFolder", json!("sockets")),
+            ("socketFolder", json!(folder("/../up"))),
+        ] {
+            let mut configuration = configuration.clone();
+            configuration[key] = value;
+            refused("eth0", &configuration, 7);
+        }
+        configuration["socketFolder"] = json!(folder("@role=client,x"));
+        assert_eq!(network.fail("ADD", "c", Some(here), &configuration)["code"], 7);
+    }
+    assert_eq!(network.ports(), 0);
+    assert!(!sockets.exists() && !network.daemon.folder().join("up").exists());
+}
+
+#[test]
+fn del_without_a_daemon_removes_only_what_add_made() {
+    if !is_root() {
+        return;
+    }
+    let network = Network::new("absent");
+    let mut configuration = network.configuration("veth");
+    configuration["ipam"] = json!(null);
+    let mut without_daemon = configuration.clone();
+    without_daemon["socket"] = json!("/nonexistent/socket");
+    let (space, other) = (NetworkNamespace::new(), NetworkNamespace::new());
+    other.run(&["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"]);
+    network.succeed("ADD", "one", Some(&path_of(&space)), &configuration);
+    assert_eq!(network.fail("ADD", "two", Some(&path_of(&other)), &configuration)["code"], 100);
+
+    let has_link =
+        |space: &NetworkNamespace| run(space.command(&["ip", "link", "show", "eth0"])).status.success();
+    for _ in 0..2 {
+        // Another container, and another network.
+        network.succeed("DEL", "two", Some(&path_of(&other)), &without_daemon);
+        network.succeed("DEL", "two", Some(&path_of(&space)), &without_daemon);
+        without_daemon["name"] = json!("another");
+        network.succeed("DEL", "one", Some(&path_of(&space)), &without_daemon);
+        without_daemon["name"] = configuration["name"].clone();
+        assert!(has_link(&space) && has_link(&other));
+    }
+    for _ in 0..2 {
+        network.succeed("DEL", "one", Some(&path_of(&space)), &without_daemon);
+        assert!(!has_link(&space));
+    }
+    // Nothing is mounted on the file of a namespace that is gone.
+    let stale = network.daemon.folder().join("stale");
+    std::fs::write(&stale, "").unwrap();
+    network.succeed("DEL", "one", Some(&stale), &without_daemon);
+    network.succeed("DEL", "one", Some(Path::new("/nonexistent")), &without_daemon);
+    network.succeed("DEL", "one", None, &configuration);
+    assert_eq!(network.ports(), 0);
 }
 
 #[test]

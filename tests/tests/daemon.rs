@@ -213,7 +213,8 @@ fn assert_log_moves_on(daemon: &Daemon, log: &Path, port: &str, reload: impl FnO
     reload();
     let mut connection = Connection::connect(daemon.socket()).unwrap();
     let port_spec = PortSpec::for_program(port);
-    let attach = Request::Attach { port: port_spec, for_program: true, host: false, take: false };
+    let attach =
+        Request::Attach { port: port_spec, for_program: true, host: false, take: false, provisional: false };
     connection.request(&attach).unwrap();
     assert!(std::fs::read_to_string(log).unwrap().contains(port));
     assert!(!std::fs::read_to_string(before).unwrap().contains(port));
@@ -294,10 +295,52 @@ fn a_port_that_a_program_has_open_is_detached_only_on_request() {
 }
 
 #[test]
+fn provisional_ports_end_with_their_connection_unless_they_are_kept() {
+    let daemon = Daemon::start();
+    let attach = |connection: &mut Connection, name: &str, driver: Option<&str>| {
+        let spec = PortSpec { driver: driver.map(str::to_owned), ..PortSpec::for_program(name) };
+        let for_program = driver.is_none();
+        let request =
+            Request::Attach { port: spec, for_program, host: false, take: false, provisional: true };
+        assert!(matches!(connection.request(&request).unwrap().0, Reply::Attached(_)));
+    };
+    let connect = || {
+        let mut connection = Connection::connect(daemon.socket()).unwrap();
+        connection.hello("test").unwrap();
+        connection
+    };
+    let names = || daemon.status().ports.into_iter().map(|port| port.name).collect::<Vec<_>>();
+    let settle = |connection: &mut Connection, keep| {
+        assert_eq!(connection.request(&Request::Settle { keep }).unwrap().0, Reply::Done);
+    };
+    let (mut one, mut two) = (connect(), connect());
+    attach(&mut one, "vale0:a", Some("null:no-rx=1"));
+    attach(&mut one, "vale0:b", None);
+    attach(&mut two, "vale0:c", Some("null:no-rx=1"));
+    settle(&mut two, false);
+    assert_eq!(names(), ["vale0:a", "vale0:b"]);
+    attach(&mut two, "vale0:c", Some("null:no-rx=1"));
+    settle(&mut two, true);
+    attach(&mut two, "vale0:d", Some("null:no-rx=1"));
+    // Another port that has the name of a provisional one stays.
+    let detach = Request::Detach { name: "vale0:a".into(), take: false, number: None };
+    assert_eq!(daemon.ask(&detach), Reply::Done);
+    finished(&mut daemon.ringroad(&["attach", "vale0:a", "--driver", "null:no-rx=1"]));
+    // The connections, and so the ports, outlive an upgrade.
+    daemon.upgrade();
+    let mut program = daemon.open("vale0:b");
+    assert_eq!(names(), ["vale0:a", "vale0:b", "vale0:c", "vale0:d"]);
+    drop((one, two));
+    daemon.await_status("end of the ports that were not kept", |status| status.ports.len() == 2);
+    assert_eq!(names(), ["vale0:a", "vale0:c"]);
+    assert!(matches!(program.wait(Interest::Rx, PATIENCE), Err(PortError::DaemonGone)));
+}
+
+#[test]
 fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
     let daemon = Daemon::start();
     let port = PortSpec::for_program("vale0:p");
-    let attach = Request::Attach { port, for_program: true, host: false, take: false };
+    let attach = Request::Attach { port, for_program: true, host: false, take: false, provisional: false };
     let Reply::Attached(attached) = daemon.ask(&attach) else { panic!("not attached") };
     assert_eq!((attached[0].name.as_str(), attached[0].driver.as_str()), ("vale0:p", "shm"));
     let mut a = daemon.open("vale0:a");

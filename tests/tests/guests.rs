@@ -15,7 +15,9 @@ use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
-use ringroad_tests::network::{NetworkNamespace, finished, is_root, patience_s, unused_name};
+use ringroad_tests::network::{
+    NetworkNamespace, finished, is_root, killed_at_link_change, patience_s, unused_name,
+};
 use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -182,7 +184,7 @@ fn a_virtual_machine_as_a_bridge_joins_two_switches() {
 }
 
 #[test]
-fn a_guest_ends_with_its_command_and_the_next_removes_its_remains() {
+fn a_guest_and_its_port_end_with_the_command() {
     let daemon = Daemon::start();
     let script = daemon.folder().join("script");
     std::fs::write(&script, "ip link show eth0 >/dev/null && echo from the guest; exit 3\n").unwrap();
@@ -197,9 +199,8 @@ fn a_guest_ends_with_its_command_and_the_next_removes_its_remains() {
     foreground.signal(Signal::KILL);
     // QEMU ends because the command that started it has ended.
     await_process_end(up["pid"].as_u64().unwrap());
-    assert_eq!(daemon.status().ports.len(), 1);
+    daemon.await_status("end of the port", |status| status.ports.is_empty());
     assert!(running(&daemon).is_empty());
-    assert!(daemon.status().ports.is_empty(), "what was left is gone");
 }
 
 #[test]
@@ -417,7 +418,7 @@ fn guests_containers_and_links_find_each_other_after_the_daemon_was_killed() {
 }
 
 #[test]
-fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
+fn all_of_a_container_ends_when_its_command_is_killed() {
     if !is_root() {
         return;
     }
@@ -442,11 +443,47 @@ fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
     service.signal(Signal::KILL);
     // The command inside ends because the process that started it has ended.
     await_process_end(inside);
-    // The guest's record is stale once the command is reaped.
     drop(service);
-    assert!(running(&daemon).is_empty());
-    assert!(daemon.status().ports.is_empty());
-    assert!(!Path::new("/run/netns").join(&name).exists());
+    daemon.await_status("end of the port", |status| status.ports.is_empty());
+    await_absence(&Path::new("/run/netns").join(&name));
+    // The keeper of the namespace has removed the record too.
+    await_absence(&daemon.folder().join("guests").join(&name));
+}
+
+fn await_absence(path: &Path) {
+    let end = Instant::now() + PATIENCE.unwrap();
+    while path.exists() {
+        assert!(Instant::now() < end, "{} is left", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_container_that_is_killed_at_any_step_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let lent = NetworkNamespace::new();
+    for via in ["veth", "tap"] {
+        for netns in [None, Some(lent.name())] {
+            let name = unused_name("rrk");
+            let mut arguments = vec!["container", &name, "--port", "vale0:k", "--via", via];
+            arguments.extend(netns.into_iter().flat_map(|netns| ["--netns", netns]));
+            arguments.extend(["--", "true"]);
+            let mut kills = 0;
+            while killed_at_link_change(&mut command(&daemon, &arguments), &[&outside, &lent], kills + 1) {
+                kills += 1;
+                daemon.await_status("end of the port", |status| status.ports.is_empty());
+                await_absence(&Path::new("/run/netns").join(&name));
+                outside.await_links("removal of the outer end", |links| links.len() == 1);
+                lent.await_links("removal of the inner end", |links| links.len() == 1);
+            }
+            // A TAP in a namespace of its own changes no other namespace.
+            assert!(kills > 1 || (via, netns) == ("tap", None), "{via} {netns:?}: {kills}");
+        }
+    }
 }
 
 /// Carries frames from one switch to the other through testpmd.

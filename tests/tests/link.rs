@@ -8,7 +8,7 @@ use ringroad_capture::CaptureReader;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, send, station};
-use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root, killed_at_link_change};
 use ringroad_tests::service::Service;
 use ringroad_tests::transfer::{real_file, there_and_back};
 use serde_json::Value;
@@ -258,6 +258,8 @@ fn a_link_that_fails_half_way_leaves_nothing() {
         vec!["link", a.name(), b.name(), "--address", "10.0.0.2/30"],
         vec!["link", a.name(), b.name(), "--address", "everywhere"],
         vec!["link", a.name(), b.name(), "--mtu", "20"],
+        vec!["link", a.name(), b.name(), "--name", "rr0@mtu=70"],
+        vec!["recv", "eth0", "--netns", "blue,force"],
     ] {
         let output = daemon.ringroad(&arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -269,6 +271,29 @@ fn a_link_that_fails_half_way_leaves_nothing() {
     let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
     assert!(why.contains("rr0 already") && why.contains("unlink"), "{why}");
     a.ping("10.77.0.2");
+}
+
+#[test]
+fn a_link_that_is_killed_at_any_step_leaves_all_or_nothing() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let [a, b] = [NetworkNamespace::new(), NetworkNamespace::new()];
+    let mut kills = 0;
+    while killed_at_link_change(&mut daemon.ringroad(&["link", a.name(), b.name()]), &[&a, &b], kills + 1) {
+        kills += 1;
+        // It fails without a change unless the link is complete.
+        let _ = daemon.ringroad(&["unlink", a.name(), b.name()]).output().unwrap();
+        daemon.await_status("end of the ports", |status| status.ports.is_empty());
+        for namespace in [&a, &b] {
+            namespace.await_links("removal of rr0", |links| links.len() == 1);
+        }
+    }
+    assert!(kills > 2, "{kills}");
+    a.ping("10.77.0.2");
+    finished(&mut daemon.ringroad(&["unlink", a.name(), b.name()]));
 }
 
 #[test]

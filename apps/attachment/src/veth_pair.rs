@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use ringroad_control::report::StartedBy;
 use ringroad_control::{Connection, ControlError};
-use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_link, set_up};
+use ringroad_netdev::link_change::{
+    VethEnd, add_address, create_veth, delete_link, move_to_namespace, set_up,
+};
 use ringroad_netdev::link_monitor::wait_running;
-use ringroad_netdev::{Namespace, NamespaceError, NetdevError, in_namespace};
+use ringroad_netdev::{HeldNamespace, Namespace, NamespaceError, NetdevError, in_namespace};
 
 /// Reason why a namespace cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +73,7 @@ pub fn outside(daemon: &mut Connection) -> Result<DaemonNamespace, AttachmentErr
 /// A veth pair: `inner` is in the container's namespace, `outer` in the daemon's.
 #[derive(Debug, Clone)]
 pub struct VethPair {
-    pub namespace: Namespace,
+    pub namespace: HeldNamespace,
     pub inner: String,
     pub outer: String,
 }
@@ -84,16 +86,15 @@ impl VethPair {
     /// [`AttachmentError`]. No interface is left behind then.
     pub fn make(
         outside: &Namespace,
-        namespace: &Namespace,
+        namespace: HeldNamespace,
         inner: &str,
         names: impl IntoIterator<Item = String, IntoIter: Send>,
     ) -> Result<Self, AttachmentError> {
-        let target = namespace.open()?;
         let mut names = names.into_iter().peekable();
         let create = || {
             loop {
                 let outer = names.next().unwrap_or_default();
-                match create_veth(VethEnd::here(&outer), VethEnd::within(inner, target.as_fd())) {
+                match create_veth(VethEnd::here(&outer), VethEnd::within(inner, namespace.as_fd())) {
                     Ok(()) => return Ok(outer),
                     Err(NetdevError::Refused { source: rustix::io::Errno::EXIST, .. })
                         if names.peek().is_some() => {}
@@ -102,7 +103,7 @@ impl VethPair {
             }
         };
         let outer = in_namespace(outside, create)??;
-        let pair = Self { namespace: namespace.clone(), inner: inner.to_owned(), outer };
+        let pair = Self { namespace, inner: inner.to_owned(), outer };
         match pair.prepare(outside) {
             Ok(()) => Ok(pair),
             Err(failure) => {
@@ -120,12 +121,22 @@ impl VethPair {
         })?
     }
 
+    /// Moves the inner end into another namespace.
+    ///
+    /// # Errors
+    /// [`AttachmentError`], for example if that namespace has an interface of this name.
+    pub fn move_inner(&mut self, namespace: HeldNamespace) -> Result<(), AttachmentError> {
+        self.namespace.run(|| move_to_namespace(&self.inner, namespace.as_fd()))??;
+        self.namespace = namespace;
+        Ok(())
+    }
+
     /// Sets the inner end up, with an address if given.
     ///
     /// # Errors
     /// [`AttachmentError`].
     pub fn set_inner_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), AttachmentError> {
-        in_namespace(&self.namespace, || {
+        self.namespace.run(|| {
             address.map_or(Ok(()), |address| add_address(&self.inner, address, bits))?;
             set_up(&self.inner, true)
         })??;
@@ -138,7 +149,7 @@ impl VethPair {
     /// [`AttachmentError`]: they do not within `limit`, or an end is gone.
     pub fn await_carrier(&self, outside: &Namespace, limit: Duration) -> Result<(), AttachmentError> {
         in_namespace(outside, || wait_running(&self.outer, limit))??;
-        in_namespace(&self.namespace, || wait_running(&self.inner, limit))??;
+        self.namespace.run(|| wait_running(&self.inner, limit))??;
         Ok(())
     }
 

@@ -88,6 +88,7 @@ verbs! {
     Unlink(unlink::UnlinkArgs),
     Vm(vm::VmArgs),
     Container(container::ContainerArgs),
+    KeepNamespace(container::KeepNamespaceArgs),
     Testpmd(testpmd::TestpmdArgs),
     Sze2(sze2::Sze2Args),
     Config(config::ConfigArgs),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use ringroad_attachment::device_text::DeviceTextError;
 use ringroad_attachment::veth_pair::AttachmentError;
 use ringroad_capture::{CaptureError, CaptureFilterError};
 use ringroad_control::{ControlError, Reply};
@@ -118,6 +119,12 @@ impl From<AttachmentError> for Failure {
             AttachmentError::Daemon(error) => error.into(),
             error => Self::from_words(&error.to_string()),
         }
+    }
+}
+
+impl From<DeviceTextError> for Failure {
+    fn from(error: DeviceTextError) -> Self {
+        Self { exit_status: 2, ..Self::from_words(&error.to_string()) }
     }
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ringroad::catalogue::{DeviceName, OpenedBy};
 use ringroad::{OpenOptions, Port, PortName};
+use ringroad_attachment::device_text::{DeviceTextError, check_part};
 use ringroad_control::message::PortProperties;
 
 use crate::failure::Failure;
@@ -107,11 +108,16 @@ pub(crate) struct PortSizeArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) buf_size: Option<u32>,
     /// Network namespace of the interface: a name, or a process in it [default: the command's own]
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(long, value_name = "NAME|PID", value_parser = option_value)]
     pub(crate) netns: Option<String>,
     /// Replace another program's XDP program on the interface
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Parses a value that becomes an option of a port's name.
+fn option_value(text: &str) -> Result<String, DeviceTextError> {
+    check_part("the value", text).map(|()| text.to_owned())
 }
 
 impl PortSizeArgs {

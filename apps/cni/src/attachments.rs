@@ -1,13 +1,14 @@
 //! Containers on a switch: each has a port, named after network, container and interface.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use ringroad_attachment::veth_pair::{DaemonNamespace, outside, remove_interface};
+use ringroad_attachment::device_text::{DeviceTextError, device_text};
+use ringroad_attachment::veth_pair::{AttachmentError, DaemonNamespace, outside, remove_interface};
 use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
-use ringroad_netdev::Namespace;
+use ringroad_netdev::{Namespace, NamespaceError};
 use ringroad_wire::mac::Mac;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -65,10 +66,18 @@ fn of_daemon(error: ControlError) -> CniError {
     CniError::new(code, error, "")
 }
 
+/// Converts a refused name. The checks of the request leave nothing to refuse but the folder of sockets.
+fn of_name(error: DeviceTextError) -> CniError {
+    CniError::new(Code::InvalidConfiguration, "socketFolder", error)
+}
+
 impl<'a> RequestContext<'a> {
     fn new(request: &'a CniRequest) -> Result<Self, CniError> {
-        let port = port_name(&request.network.name, &request.attachment);
-        Ok(Self { request, daemon: connect(request).map_err(of_daemon)?, port })
+        connect(request).map_err(of_daemon).map(|daemon| Self::with(request, daemon))
+    }
+
+    fn with(request: &'a CniRequest, daemon: Connection) -> Self {
+        Self { request, daemon, port: port_name(&request.network.name, &request.attachment) }
     }
 
     fn full_name(&self) -> String {
@@ -78,7 +87,8 @@ impl<'a> RequestContext<'a> {
     fn attach(&mut self, driver: String) -> Result<(), CniError> {
         let vlan = self.request.network.vlan.map(|vlan| format!("@vlan={vlan}"));
         let port = PortSpec::for_device(self.full_name() + &vlan.unwrap_or_default(), driver);
-        let request = DaemonRequest::Attach { port, for_program: false, host: false, take: false };
+        let request =
+            DaemonRequest::Attach { port, for_program: false, host: false, take: false, provisional: false };
         self.daemon.request(&request).map(drop).map_err(of_daemon)
     }
 
@@ -96,12 +106,13 @@ impl<'a> RequestContext<'a> {
         let inner = self.request.attachment.interface.clone();
         let sandbox = self.request.sandbox();
         let in_sandbox = self.request.namespace.clone();
-        let driver = match self.request.network.kind {
+        let scheme = match self.request.network.kind {
             Kind::Veth => {
                 let outside = outside(&mut self.daemon).map_err(refused)?;
                 let (outer, mtu) = (self.port.clone(), self.request.network.mtu);
                 let pair = interface::make(&outside, &sandbox, &inner, &outer, mtu).map_err(refused)?;
-                let made = self.attach(format!("veth:{outer}@netns={}", outside.process)).and_then(|()| {
+                let driver = device_text("veth", &outer, &[("netns", &outside.process.to_string())]);
+                let made = driver.map_err(of_name).and_then(|driver| self.attach(driver)).and_then(|()| {
                     interface::set_up_with(&outside, &sandbox, &pair, outcome).map_err(refused)
                 });
                 made.inspect_err(|_| self.undo(&outside))?;
@@ -115,13 +126,14 @@ impl<'a> RequestContext<'a> {
             Kind::VhostUser => "vhost-user",
             Kind::Memif => "memif",
         };
+        let socket = self.socket();
+        let mut options = vec![("role", "server")];
+        options.extend(self.request.network.socket_mode.as_deref().map(|mode| ("socket-mode", mode)));
+        let driver = device_text(scheme, &socket.to_string_lossy(), &options).map_err(of_name)?;
         let mut folder = std::fs::DirBuilder::new();
         let made = folder.recursive(true).mode(0o755).create(self.socket_folder());
         made.map_err(|error| CniError::new(Code::Io, self.socket_folder().display(), error))?;
-        let socket = self.socket();
-        let mode = self.request.network.socket_mode.as_ref().map(|mode| format!(",socket-mode={mode}"));
-        self.attach(format!("{driver}:{}@role=server{}", socket.display(), mode.unwrap_or_default()))
-            .inspect_err(|_| drop(std::fs::remove_dir(self.socket_folder())))?;
+        self.attach(driver).inspect_err(|_| drop(std::fs::remove_dir(self.socket_folder())))?;
         Ok(vec![json!({ "name": inner, "sandbox": in_sandbox, "socketPath": socket })])
     }
 
@@ -187,8 +199,9 @@ pub(crate) fn add(request: &CniRequest) -> Result<Value, CniError> {
 /// `DEL`. Missing objects are not an error, and neither is a stopped daemon: its ports ended with it.
 pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
     addresses::ask(request, "DEL")?;
-    match RequestContext::new(request) {
-        Ok(mut site) => {
+    match connect(request) {
+        Ok(daemon) => {
+            let mut site = RequestContext::with(request, daemon);
             site.detach(&site.full_name())?;
             if request.network.kind == Kind::Veth
                 && let Ok(outside) = outside(&mut site.daemon)
@@ -197,15 +210,26 @@ pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
             }
             // The folder is not empty while other ports of the container have sockets in it.
             let _ = std::fs::remove_dir(site.socket_folder());
+        }
+        Err(ControlError::DaemonNotRunning { .. }) => {}
+        Err(error) => return Err(of_daemon(error)),
+    }
+    match request.network.kind {
+        Kind::Veth => remove_inner_end(request),
+        Kind::VhostUser | Kind::Memif => Ok(()),
+    }
+}
+
+/// Removes the container's end of the pair, if it is still there. Its second name tells it from interfaces of others.
+fn remove_inner_end(request: &CniRequest) -> Result<(), CniError> {
+    let Some(namespace) = request.namespace.clone() else { return Ok(()) };
+    let name = port_name(&request.network.name, &request.attachment);
+    match remove_interface(&Namespace::File(namespace), &name) {
+        // The runtime may have removed the namespace before, or only what was mounted on its file.
+        Err(AttachmentError::Namespace(NamespaceError::NoSuchFile(_) | NamespaceError::NotANamespace(_))) => {
             Ok(())
         }
-        Err(_) if request.network.kind == Kind::Veth => {
-            if request.namespace.as_deref().is_some_and(Path::exists) {
-                remove_interface(&request.sandbox(), &request.attachment.interface).map_err(refused)?;
-            }
-            Ok(())
-        }
-        Err(_) => Ok(()),
+        result => result.map_err(refused),
     }
 }
 
@@ -262,8 +286,8 @@ pub(crate) fn collect_garbage(request: &CniRequest) -> Result<(), CniError> {
     let ports = site.daemon.list().map_err(of_daemon)?.ports;
     for port in ports.iter().filter(|port| port.name.starts_with(&own) && !valid.contains(&port.name)) {
         site.detach(&port.name)?;
-        if let Some(link) = &port.link {
-            remove_interface(&outside.namespace, &link.interface).map_err(refused)?;
+        if let Some((_, outer)) = port.name.split_once(':') {
+            remove_interface(&outside.namespace, outer).map_err(refused)?;
         }
     }
     addresses::ask_if_known(request, "GC")

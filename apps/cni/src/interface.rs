@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringroad_attachment::veth_pair::{AttachmentError, DaemonNamespace, VethPair};
 use ringroad_netdev::link::{LinkInfo, link_by_name};
-use ringroad_netdev::link_change::{add_address, add_route, set_mtu, set_up};
+use ringroad_netdev::link_change::{add_address, add_alternative_name, add_route, set_mtu, set_up};
 use ringroad_netdev::link_use::addresses_of;
 use ringroad_netdev::{Namespace, NetdevError, in_namespace};
 
@@ -13,7 +13,8 @@ use crate::request::{IpamResult, Subnet};
 /// Time limit until an interface has carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes the veth pair: `inner` in the container, `outer` in the daemon's namespace.
+/// Makes the veth pair: `inner` in the container, `outer` in the daemon's namespace. The name `outer` is the inner end's
+/// too: `DEL` knows by it what this plugin made.
 pub(crate) fn make(
     outside: &DaemonNamespace,
     sandbox: &Namespace,
@@ -21,9 +22,10 @@ pub(crate) fn make(
     outer: &str,
     mtu: Option<u32>,
 ) -> Result<VethPair, AttachmentError> {
-    let pair = VethPair::make(&outside.namespace, sandbox, inner, [outer.to_owned()])?;
-    let Some(mtu) = mtu else { return Ok(pair) };
+    let pair = VethPair::make(&outside.namespace, sandbox.hold()?, inner, [outer.to_owned()])?;
     let set = || -> Result<(), AttachmentError> {
+        in_namespace(sandbox, || add_alternative_name(inner, outer))??;
+        let Some(mtu) = mtu else { return Ok(()) };
         in_namespace(&outside.namespace, || set_mtu(outer, mtu))??;
         in_namespace(sandbox, || set_mtu(inner, mtu))??;
         Ok(())

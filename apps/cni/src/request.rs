@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
+use ringroad_attachment::device_text::check_part;
 use ringroad_netdev::Namespace;
 use ringroad_netdev::link::check_name;
 use serde::Deserialize;
@@ -171,18 +172,44 @@ fn variable(name: &str) -> Option<String> {
 
 /// Checks the name of a network or the ID of a container against the specification. Valid words are also safe as file
 /// names.
-fn check_word(what: &str, word: &str) -> Result<(), CniError> {
+fn check_word(code: Code, what: &str, word: &str) -> Result<(), CniError> {
     let is_word = word.starts_with(|c: char| c.is_ascii_alphanumeric())
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
     if is_word && word.len() <= MOST_NAME_BYTES {
         return Ok(());
     }
     let message = format!("{what} {word:?} is invalid");
-    Err(CniError::new(
-        Code::InvalidConfiguration,
-        message,
-        "letters, digits, _ . and -, with a letter or digit first",
-    ))
+    Err(CniError::new(code, message, "letters, digits, _ . and -, with a letter or digit first"))
+}
+
+/// Checks the name of an interface against the specification, and that the name has no other meaning in a socket's path
+/// or in a port's name.
+fn check_interface(name: &str) -> Result<(), CniError> {
+    let refused = |error: &dyn std::fmt::Display| {
+        CniError::new(Code::InvalidEnvironment, format!("CNI_IFNAME {name:?} is invalid"), error)
+    };
+    check_name(name).map_err(|error| refused(&error))?;
+    check_part("the name", name).map_err(|error| refused(&error))
+}
+
+/// Checks the folder of sockets: an absolute path that does not leave the folders it names.
+fn check_folder(folder: &Path) -> Result<(), CniError> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    if folder.is_absolute() && folder.components().all(is_plain) {
+        return Ok(());
+    }
+    let message = format!("socketFolder {folder:?} is invalid");
+    Err(CniError::new(Code::InvalidConfiguration, message, "give an absolute path without \"..\""))
+}
+
+/// Checks the permissions of sockets.
+fn check_mode(mode: &str) -> Result<(), CniError> {
+    let is_octal = mode.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    if is_octal && u32::from_str_radix(mode, 8).is_ok_and(|mode| mode <= 0o777) {
+        return Ok(());
+    }
+    let message = format!("socketMode {mode:?} is invalid");
+    Err(CniError::new(Code::InvalidConfiguration, message, "give octal digits, at most 777"))
 }
 
 impl CniRequest {
@@ -230,16 +257,18 @@ impl CniRequest {
         if self.operation == Operation::Version {
             return Ok(());
         }
-        let Network { cni_version, name, switch, ipam, vlan, .. } = &self.network;
+        let Network { cni_version, name, switch, ipam, vlan, socket_folder, socket_mode, .. } = &self.network;
         if !VERSIONS.contains(&cni_version.as_str()) {
             let message = format!("cniVersion {cni_version:?} is not supported");
             return Err(CniError::new(Code::IncompatibleVersion, message, VERSIONS.join(", ")));
         }
-        check_word("a network's name", name)?;
-        check_word("a switch", switch)?;
+        check_word(Code::InvalidConfiguration, "a network's name", name)?;
+        check_word(Code::InvalidConfiguration, "a switch", switch)?;
         if let Some(Ipam { plugin }) = ipam.as_ref().filter(|ipam| !ipam.plugin.is_empty()) {
-            check_word("ipam.type", plugin)?;
+            check_word(Code::InvalidConfiguration, "ipam.type", plugin)?;
         }
+        check_folder(socket_folder)?;
+        socket_mode.as_deref().map_or(Ok(()), check_mode)?;
         if let Some(vlan) = vlan
             && !VLANS.contains(vlan)
         {
@@ -249,9 +278,8 @@ impl CniRequest {
         }
         let of_one = matches!(self.operation, Operation::Add | Operation::Del | Operation::Check);
         if of_one {
-            check_word("CNI_CONTAINERID", &self.attachment.container)?;
-            check_name(&self.attachment.interface)
-                .map_err(|error| CniError::new(Code::InvalidEnvironment, "CNI_IFNAME", error))?;
+            check_word(Code::InvalidEnvironment, "CNI_CONTAINERID", &self.attachment.container)?;
+            check_interface(&self.attachment.interface)?;
         }
         if matches!(self.operation, Operation::Add | Operation::Check) && self.namespace.is_none() {
             return Err(CniError::new(Code::InvalidEnvironment, "CNI_NETNS is not set", ""));

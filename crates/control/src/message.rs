@@ -67,6 +67,16 @@ pub enum Request {
         /// Whether the interface is attached even if that cuts the host off from it.
         #[serde(default)]
         take: bool,
+        /// Whether the port is removed at the end of the connection, unless [`Request::Settle`] keeps it before. A TAP
+        /// or veth pair behind the port is removed too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        provisional: bool,
+    },
+    /// Makes all provisional ports of this connection ordinary attached ports, or removes them now. Answered by
+    /// [`Reply::Done`].
+    Settle {
+        /// Whether the ports stay.
+        keep: bool,
     },
     /// Removes an attached port. Answered by [`Reply::Done`].
     Detach {
@@ -219,7 +229,7 @@ impl Request {
             // The rules decide.
             Self::Open { .. } => None,
             Self::Netmap { request, .. } => request.privilege(),
-            Self::Attach { .. } => Some("attach ports"),
+            Self::Attach { .. } | Self::Settle { .. } => Some("attach ports"),
             Self::Detach { .. } => Some("detach ports"),
             Self::Save { .. } => Some("save ports"),
             Self::Config | Self::CompareConfig { .. } => Some("see the configuration"),
@@ -240,7 +250,14 @@ impl Request {
     /// slow. The effects of such a request stay, even if nobody reads the reply.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
-        matches!(self, Self::Attach { .. } | Self::Detach { .. } | Self::ApplyConfig { .. } | Self::Reload)
+        matches!(
+            self,
+            Self::Attach { .. }
+                | Self::Settle { .. }
+                | Self::Detach { .. }
+                | Self::ApplyConfig { .. }
+                | Self::Reload
+        )
     }
 }
 

@@ -318,7 +318,7 @@ fn a_request_that_takes_long_is_waited_for_and_the_wait_is_reported() {
         let _ = REPORTS.lock().unwrap().as_ref().unwrap().send(waited);
     });
     let port = PortSpec::for_device("vale0:eth0", "eth0");
-    let request = Request::Attach { port, for_program: false, host: false, take: false };
+    let request = Request::Attach { port, for_program: false, host: false, take: false, provisional: false };
     assert_eq!(connection.request(&request).unwrap().0, Reply::Attached(Vec::new()));
     drop(connection);
     daemon.finish();

@@ -170,13 +170,16 @@ fn requests() -> Vec<Request> {
             for_program: false,
             host: true,
             take: true,
+            provisional: false,
         },
         Request::Attach {
             port: PortSpec::for_program("vale0:b"),
             for_program: true,
             host: false,
             take: false,
+            provisional: true,
         },
+        Request::Settle { keep: true },
         Request::Detach { name: "x{1".to_owned(), take: true, number: Some(7) },
         Request::ListFrom { from: "vale0:a".to_owned() },
         Request::MacTable { switch: "vale0".to_owned(), after: None, after_vlan: None },
@@ -465,7 +468,7 @@ fn an_attach_request_has_the_fields_of_a_port_beside_its_own() {
     } });
     let properties = PortProperties { slots: Some(64), ..PortProperties::default() };
     let port = PortSpec { properties, ..PortSpec::for_device("vale0:a", "tap:t0") };
-    let request = Request::Attach { port, for_program: false, host: false, take: true };
+    let request = Request::Attach { port, for_program: false, host: false, take: true, provisional: false };
     assert_eq!(decode_request(sent.to_string().as_bytes()).unwrap(), request);
     assert_eq!(serde_json::to_value(&request).unwrap(), sent);
     let with_more = sent.to_string().replacen("\"take\"", "\"colour\":1,\"take\"", 1);

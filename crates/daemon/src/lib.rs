@@ -3,8 +3,9 @@
 //! - [`config`]: the TOML file; [`permissions`]: who may do what; [`port_rules`]: port settings that the configuration
 //!   fixes.
 //! - [`ports`]: all ports, and the changes to them; [`attaching`]: ports that outlive programs, from description to
-//!   port; `switch_settings`: static addresses, mirrors and OpenFlow of switches; `mirrors`: ports that get copies of
-//!   frames; [`status`]: reports about ports; `tracing_report`: reports about single frames.
+//!   port; `provisional_ports`: those that end with the requesting connection; `switch_settings`: static addresses,
+//!   mirrors and OpenFlow of switches; `mirrors`: ports that get copies of frames; [`status`]: reports about ports;
+//!   `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
 //! - [`devices`]: ports of devices; `shortcuts`: frames between some of them that pass within the kernel;
 //!   [`namespace_scope`]: the network namespace of an interface's name.
@@ -37,6 +38,7 @@ pub mod permissions;
 pub mod port_entries;
 pub mod port_rules;
 pub mod ports;
+mod provisional_ports;
 pub mod quotas;
 pub mod real_time;
 pub mod refusal;

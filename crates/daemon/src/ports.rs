@@ -24,6 +24,7 @@ use crate::openflow::FlowSwitches;
 use crate::permissions::{Permissions, PortAccess};
 use crate::port_entries::{Client, ClientId, DaemonPortTable, Kept, OpenReply, PortOrigin};
 use crate::port_rules::{self, PortRules};
+use crate::provisional_ports::ProvisionalPorts;
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal, table_refusal};
 use crate::restore::RestoreFile;
@@ -53,6 +54,8 @@ pub struct Ports {
     pub openflow: FlowSwitches,
     /// Ports that commands attached, recorded for a restore by the next daemon.
     pub restore: RestoreFile,
+    /// Ports that commands attached and that end with their connections.
+    pub(crate) provisional: ProvisionalPorts,
 }
 
 impl Ports {
@@ -74,6 +77,7 @@ impl Ports {
             quotas,
             openflow: FlowSwitches::default(),
             restore: RestoreFile::default(),
+            provisional: ProvisionalPorts::default(),
         })
     }
 
@@ -245,6 +249,7 @@ impl Ports {
             if let Some(host) = host.map(|(host, _)| host.clone()) {
                 self.detach(&host, false)?;
             }
+            self.provisional.forget(key);
             self.keep_list();
             return Ok(None);
         }
@@ -282,6 +287,7 @@ impl Ports {
                 self.detach(&host, false)?;
             }
         }
+        self.provisional.forget(key);
         self.keep_list();
         Ok(owner)
     }

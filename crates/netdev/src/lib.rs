@@ -19,6 +19,7 @@ pub mod link_use;
 pub mod link_watch;
 pub mod namespace;
 mod netlink;
+mod new_namespace;
 #[cfg(test)]
 mod test_namespace;
 pub mod xdp_features;

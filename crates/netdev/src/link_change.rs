@@ -7,10 +7,10 @@
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkMessage, LinkXdp,
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkMessage, LinkXdp, Prop,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -83,13 +83,40 @@ pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), Netdev
         .map(drop)
 }
 
-/// Deletes a virtual interface. If it is an end of a veth pair, both ends are deleted.
+/// Gives an interface one more name (`ip link property`), which it keeps if its first name changes.
+///
+/// # Errors
+/// [`NetdevError::Refused`], with `EXIST` if an interface of the namespace has the name; [`NetdevError::BadName`].
+pub fn add_alternative_name(name: &str, alternative: &str) -> Result<(), NetdevError> {
+    check_name(name)?;
+    check_name(alternative)?;
+    let mut request = by_name(name);
+    request.attributes.push(LinkAttribute::PropList(vec![Prop::AltIfName(alternative.to_owned())]));
+    let operation = || format!("give interface {name} the name {alternative} too");
+    Requests::open(NETLINK_ROUTE)?
+        .ask(RouteNetlinkMessage::NewLinkProp(request), NLM_F_CREATE | NLM_F_EXCL | NLM_F_APPEND, &operation)
+        .map(drop)
+        .map_err(|error| name_missing(name, error))
+}
+
+/// Deletes a virtual interface, by any of its names. If it is an end of a veth pair, both ends are deleted.
 ///
 /// # Errors
 /// [`NetdevError`], for example if the interface does not exist, or is hardware and so cannot be deleted.
 pub fn delete_link(name: &str) -> Result<(), NetdevError> {
     check_name(name)?;
     change(name, RouteNetlinkMessage::DelLink(by_name(name)), || format!("delete interface {name}"))
+}
+
+/// Deletes the virtual interface with index `index`, as [`delete_link`].
+///
+/// # Errors
+/// [`NetdevError`], for example if the interface does not exist.
+pub fn delete_link_by_index(index: u32) -> Result<(), NetdevError> {
+    let mut request = LinkMessage::default();
+    request.header.index = index;
+    let operation = || format!("delete interface number {index}");
+    Requests::open(NETLINK_ROUTE)?.ask(RouteNetlinkMessage::DelLink(request), 0, &operation).map(drop)
 }
 
 /// Sets an interface up or down.
@@ -294,6 +321,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_is_deleted_by_an_alternative_name_or_by_its_index() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            create_veth(VethEnd::here("vc"), VethEnd::here("vd")).unwrap();
+            add_alternative_name("va", "mark").unwrap();
+            assert_eq!(link_by_name("mark").unwrap().name, "va");
+            let taken = add_alternative_name("vc", "mark").unwrap_err();
+            assert!(matches!(taken, NetdevError::Refused { source: Errno::EXIST, .. }), "{taken}");
+            delete_link("mark").unwrap();
+            assert!(delete_link("mark").unwrap_err().is_no_interface());
+            let index = link_by_name("vc").unwrap().index;
+            delete_link_by_index(index).unwrap();
+            assert!(delete_link_by_index(index).unwrap_err().is_no_interface());
+            assert_eq!(links().unwrap().len(), 1);
+        });
+    }
+
+    #[test]
     fn routes_lead_by_their_gateways() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
@@ -365,7 +410,7 @@ mod tests {
                 assert!(link_by_name(name).unwrap().peer.unwrap().elsewhere, "{name}");
             }
             assert!(link_by_name("xb").unwrap_err().is_no_interface());
-            let path = format!("/proc/self/fd/{}", other.as_raw_fd());
+            let path = format!("/proc/self/fd/{}", other.as_fd().as_raw_fd());
             let there = in_namespace(&Namespace::File(path.into()), || links().unwrap()).unwrap();
             let mut names: Vec<_> = there.iter().map(|link| link.name.as_str()).collect();
             names.sort_unstable();
@@ -380,7 +425,7 @@ mod tests {
         in_new_namespace(|| {
             let other = new_namespace();
             create_veth(VethEnd::here("va"), VethEnd::within("vb", other.as_fd())).unwrap();
-            let there = Namespace::File(format!("/proc/self/fd/{}", other.as_raw_fd()).into());
+            let there = Namespace::File(format!("/proc/self/fd/{}", other.as_fd().as_raw_fd()).into());
             let addresses: [[IpAddr; 2]; 2] = [
                 ["10.1.1.1".parse().unwrap(), "10.1.1.2".parse().unwrap()],
                 ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()],

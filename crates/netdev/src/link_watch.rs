@@ -173,6 +173,12 @@ impl Watched {
 }
 
 impl LinkWatch {
+    /// Index of the link in its network namespace.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.watched.index
+    }
+
     /// Watches the link with index `index` of the calling thread's network namespace.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::list_of;
+use crate::new_namespace::unshare_network;
 
 /// Directory in which `ip netns add` keeps namespaces by name (ip-netns(8)).
 const NAMED_DIRECTORY: &str = "/run/netns";
@@ -194,6 +195,28 @@ impl HeldNamespace {
         }
     }
 
+    /// Makes a namespace without a name. It ends with the last value, process or file that has it, and its interfaces
+    /// with it.
+    ///
+    /// # Errors
+    /// [`NamespaceError::NotPermitted`], [`NamespaceError::Failed`].
+    pub fn unnamed() -> Result<Self, NamespaceError> {
+        let namespace = || "a new network namespace".to_owned();
+        let failed = |source: io::Error| NamespaceError::Failed { namespace: namespace(), source };
+        let made = || {
+            unshare_network().map_err(|errno| match errno {
+                Errno::PERM => NamespaceError::NotPermitted { namespace: namespace() },
+                other => failed(other.into()),
+            })?;
+            Namespace::Current.hold()
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("namespace".to_owned());
+            let thread = thread.spawn_scoped(scope, made).map_err(failed)?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
     /// Opens the namespace with this number ([`NamespaceId::inode`]), if it is the current one, has a name, or contains
     /// a process.
     ///
@@ -259,6 +282,12 @@ impl HeldNamespace {
                 .map_err(failed)?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+}
+
+impl AsFd for HeldNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -1,8 +1,7 @@
 //! A network namespace for one test. It ends with the test's thread, so tests can run side by side and leave nothing
 //! behind.
-#![allow(unsafe_code)]
 
-use rustix::thread::UnshareFlags;
+use crate::{HeldNamespace, new_namespace};
 
 /// Runs `test` in a new, empty network namespace. Without root it prints a message and returns.
 pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
@@ -22,17 +21,12 @@ pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
 
 /// Moves the calling thread into a new network namespace.
 pub(crate) fn unshare_network() {
-    // SAFETY: only the network namespace changes; no table of descriptors is unshared.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.expect("a new network namespace");
+    new_namespace::unshare_network().expect("a new network namespace");
 }
 
-/// A descriptor of a new network namespace, which exists until the descriptor is closed.
-pub(crate) fn new_namespace() -> std::os::fd::OwnedFd {
-    let made = || {
-        unshare_network();
-        crate::Namespace::Current.open().expect("its own namespace")
-    };
-    std::thread::spawn(made).join().expect("a thread")
+/// A new network namespace, which exists until the value is dropped.
+pub(crate) fn new_namespace() -> HeldNamespace {
+    HeldNamespace::unnamed().expect("a new network namespace")
 }
 
 /// Runs `test` on a thread that has only the rights of user nobody.

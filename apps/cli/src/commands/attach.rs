@@ -60,7 +60,7 @@ ringroad attach vale0:app@vlan=10 --for-program";
         let port =
             PortSpec { driver, properties: self.sizes.properties(), ..PortSpec::for_program(&self.name) };
         let (for_program, host, take) = (self.for_program, self.host, self.take);
-        let request = Request::Attach { port, for_program, host, take };
+        let request = Request::Attach { port, for_program, host, take, provisional: false };
         let ports = request!(global.connect()?, &request, Reply::Attached(ports) => ports)?;
         output.result(&ports, |ports| {
             let line = |port: &AttachedPort| {

@@ -1,25 +1,31 @@
 //! `ringroad container`: a network namespace as a guest of a switch.
 
+mod namespace_keeper;
+
 use std::ffi::OsString;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
+use ringroad_attachment::device_text::device_text;
 use ringroad_attachment::veth_pair::{DaemonNamespace, VethPair, outside};
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
 use ringroad_netdev::link_change::{set_mac, set_up};
-use ringroad_netdev::{Namespace, in_namespace};
+use ringroad_netdev::{HeldNamespace, Namespace, in_namespace};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
+use self::namespace_keeper::NamespaceKeeper;
+use crate::commands::guests::Guest;
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
-use crate::commands::guests::{Guest, ip};
 use crate::commands::namespaces::{self, CARRIER_PATIENCE, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 use crate::verb::MainVerb;
+
+pub(crate) use self::namespace_keeper::KeepNamespaceArgs;
 
 /// Run a command in its own network namespace on the switch
 ///
@@ -91,9 +97,12 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
         // Signals from here on end the command, but not this process, which cleans up afterwards.
         let signals = HeldSignals::hold()?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Container)?;
-        let namespace = match &self.netns {
-            Some(text) => namespaces::parse(text)?,
-            None => self.make_namespace(&mut guest)?,
+        let (namespace, keeper) = match &self.netns {
+            Some(text) => (namespaces::parse(text)?, None),
+            None => {
+                let (namespace, keeper) = self.make_namespace(&mut guest, global)?;
+                (namespace, Some(keeper))
+            }
         };
         let interface =
             self.interface.as_deref().unwrap_or(if self.netns.is_some() { "rr0" } else { "eth0" });
@@ -137,6 +146,7 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
         let ended = signals.wait_for(&mut child, Keys::Shared)?;
         if self.keep {
             let kept = guest.keep()?;
+            keeper.map_or(Ok(()), NamespaceKeeper::let_go)?;
             let mut ways = vec![format!("ringroad detach {}", self.port)];
             ways.extend(kept.interface.map(|outer| format!("ip link delete {outer}")));
             if let Some((_, interface)) = &kept.lent_interface {
@@ -155,7 +165,11 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
 }
 
 impl ContainerArgs {
-    fn make_namespace(&self, guest: &mut Guest) -> Result<Namespace, Failure> {
+    fn make_namespace(
+        &self,
+        guest: &mut Guest,
+        global: &Global,
+    ) -> Result<(Namespace, NamespaceKeeper), Failure> {
         let namespace = Namespace::Named(self.name.clone());
         if namespace.path().exists() {
             return Err(Failure::new(
@@ -163,10 +177,10 @@ impl ContainerArgs {
                 format!("use it with --netns {0}, or choose another name", self.name),
             ));
         }
-        ip(&["netns", "add", &self.name])?;
+        let keeper = NamespaceKeeper::start(&self.name, global)?;
         guest.note(|record| record.namespace = Some(self.name.clone()))?;
         in_namespace(&namespace, || set_up("lo", true))??;
-        Ok(namespace)
+        Ok((namespace, keeper))
     }
 
     /// Lets the daemon make the interface in the namespace.
@@ -177,10 +191,13 @@ impl ContainerArgs {
         interface: &str,
     ) -> Result<String, Failure> {
         let within = namespaces::as_text(namespace);
-        let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
-        self.note_lent(guest, namespace, interface)?;
+        let mac = self.mac.map(|mac| mac.to_string());
         // Option `persist` keeps the interface and its addresses while the daemon is restarted.
-        let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
+        let mut options = vec![("netns", within.as_str()), ("persist", "1")];
+        options.extend(mac.as_deref().map(|mac| ("mac", mac)));
+        let driver = device_text("tap", interface, &options)?;
+        let port = guest.attach(&self.port, driver)?;
+        self.note_lent(guest, namespace, interface)?;
         namespaces::bring_up(namespace, interface, self.address.map(|address| address.0))?;
         Ok(port.mode)
     }
@@ -202,19 +219,19 @@ impl ContainerArgs {
     ) -> Result<String, Failure> {
         let DaemonNamespace { namespace: outside, process } = outside(guest.daemon())?;
         let names = (1..=NAMESAKES_MAX).map(|number| name_after(namespace, number));
-        let pair = VethPair::make(&outside, namespace, interface, names)?;
-        guest.note(|record| record.interface = Some(pair.outer.clone()))?;
-        self.note_lent(guest, namespace, interface)?;
-        let attached = guest.attach(&self.port, format!("veth:{}@netns={process}", pair.outer));
-        let port = match attached {
+        // Until the daemon has the port, the pair ends with this process, which alone has the inner end's namespace.
+        let mut pair = VethPair::make(&outside, HeldNamespace::unnamed()?, interface, names)?;
+        let driver = device_text("veth", &pair.outer, &[("netns", &process.to_string())])?;
+        let port = match guest.attach(&self.port, driver) {
             Ok(port) => port,
             Err(refused) => {
-                // The removal frees the interface's name for a TAP.
                 pair.remove(&outside)?;
-                guest.note(|record| record.interface = None)?;
                 return Err(refused);
             }
         };
+        guest.note(|record| record.interface = Some(pair.outer.clone()))?;
+        pair.move_inner(namespace.hold()?)?;
+        self.note_lent(guest, namespace, interface)?;
         if let Some(mac) = self.mac {
             in_namespace(namespace, || set_mac(interface, mac))??;
         }

@@ -7,6 +7,7 @@ pub(super) mod foreground;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ringroad_attachment::device_text::device_text;
 use ringroad_attachment::veth_pair::remove_interface;
 use ringroad_control::message::{AttachedPort, ErrorKind, PortSpec};
 use ringroad_control::report::StartedBy;
@@ -24,7 +25,8 @@ use crate::options::Global;
 use crate::output::Output;
 use crate::verb::request;
 
-/// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources.
+/// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources. If this process is
+/// killed, the daemon removes the ports, and the interfaces behind them.
 #[derive(Debug)]
 pub(super) struct Guest {
     registry: GuestRegistry,
@@ -94,8 +96,9 @@ impl Guest {
     ) -> Result<PathBuf, Failure> {
         let socket = self.folder.join(format!("port{}.sock", self.record.ports.len()));
         check_socket_path(&socket)?;
-        let queues = if queues > 1 { format!("@queues={queues}") } else { String::new() };
-        self.attach(port, format!("{scheme}:{}{queues}", socket.display()))?;
+        let queues = (queues > 1).then(|| queues.to_string());
+        let options: Vec<_> = queues.iter().map(|queues| ("queues", queues.as_str())).collect();
+        self.attach(port, device_text(scheme, &socket.to_string_lossy(), &options)?)?;
         Ok(socket)
     }
 
@@ -108,20 +111,39 @@ impl Guest {
     /// Removes the guest's ports and other resources.
     pub(super) fn end(mut self) -> Result<(), Failure> {
         self.handed_over = true;
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<(), Failure> {
+        // The daemon removes ports and interfaces even if this process is killed meanwhile.
+        self.settle(false)?;
         release(&self.registry, &self.name, &self.record)
     }
 
     /// Leaves all resources in place: the command that ends the guest removes them.
-    pub(super) fn hand_over(mut self) -> GuestRecord {
+    pub(super) fn hand_over(mut self) -> Result<(), Failure> {
+        self.settle(true)?;
         self.handed_over = true;
-        self.record.clone()
+        Ok(())
     }
 
     /// Removes the record. The guest's resources remain for the user.
     pub(super) fn keep(mut self) -> Result<GuestRecord, Failure> {
+        self.settle(true)?;
         self.handed_over = true;
         self.registry.remove(&self.name)?;
         Ok(self.record.clone())
+    }
+
+    /// Makes the ports outlive this process, or removes them.
+    fn settle(&mut self, keep: bool) -> Result<(), Failure> {
+        match self.daemon.request(&Request::Settle { keep }) {
+            Ok((Reply::Done, _)) => Ok(()),
+            // After a crash the next daemon has the ports as ordinary ones.
+            Err(ControlError::DaemonGone { .. }) => Ok(()),
+            Ok((reply, _)) => Err(Failure::reply(&reply)),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -130,7 +152,7 @@ impl Drop for Guest {
         if !self.handed_over {
             // An error is ignored: another failure is already reported to the user, and the next guest removes the
             // remains.
-            let _ = release(&self.registry, &self.name, &self.record);
+            let _ = self.remove();
         }
     }
 }
@@ -152,18 +174,33 @@ pub(super) fn clean_stale(registry: &GuestRegistry, _lock: &RegistryLock, output
 
 /// Removes a guest's resources. A missing resource is not a failure.
 pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
+    // The interfaces of a killed guest went with its ports, unless the daemon was killed too. By now others may have
+    // their names.
+    let mut has_interfaces = record.process == ProcessIdentity::own();
     if !record.ports.is_empty() {
         match Connection::connect(&record.daemon_socket) {
             Ok(mut daemon) => {
                 daemon.hello("ringroad")?;
                 for (port, number) in &record.ports {
-                    detach(&mut daemon, port, *number)?;
+                    has_interfaces |= detach(&mut daemon, port, *number)?;
                 }
             }
-            Err(ControlError::DaemonNotRunning { .. }) => {}
+            Err(ControlError::DaemonNotRunning { .. }) => has_interfaces = true,
             Err(error) => return Err(error.into()),
         }
     }
+    if has_interfaces {
+        remove_interfaces(record)?;
+    }
+    if let Some(namespace) = &record.namespace
+        && Namespace::Named(namespace.clone()).open().is_ok()
+    {
+        ip(&["netns", "delete", namespace])?;
+    }
+    Ok(registry.remove(name)?)
+}
+
+fn remove_interfaces(record: &GuestRecord) -> Result<(), Failure> {
     if let Some((namespace, interface)) = &record.lent_interface
         && let Ok(namespace) = namespace.parse::<Namespace>()
         && namespace.open().is_ok()
@@ -175,28 +212,23 @@ pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord
         let outside = daemon.map_or(Namespace::Current, |daemon| Namespace::OfProcess(daemon.pid));
         remove_interface(&outside, interface)?;
     }
-    if let Some(namespace) = &record.namespace
-        && Namespace::Named(namespace.clone()).open().is_ok()
-    {
-        ip(&["netns", "delete", namespace])?;
-    }
-    Ok(registry.remove(name)?)
+    Ok(())
 }
 
-/// Makes a port that is a device.
+/// Makes a port that is a device. The port ends with the connection unless it is kept.
 pub(super) fn attach(daemon: &mut Connection, port: PortSpec) -> Result<AttachedPort, Failure> {
-    let request = Request::Attach { port, for_program: false, host: false, take: false };
+    let request = Request::Attach { port, for_program: false, host: false, take: false, provisional: true };
     let ports = request!(daemon, &request, Reply::Attached(ports) => ports)?;
     ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))
 }
 
-/// Removes the port that was attached under this number, if it still exists. The number matters since a later daemon
-/// may have attached the name again.
-fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failure> {
+/// Removes the port that was attached under this number. Returns whether it still existed. The number matters since a
+/// later daemon may have attached the name again.
+fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<bool, Failure> {
     let request = Request::Detach { name: port.to_owned(), take: false, number: Some(number) };
     match daemon.request(&request) {
-        Ok((Reply::Done, _)) => Ok(()),
-        Err(ControlError::Refused(error)) if error.kind == ErrorKind::NoSuchPort => Ok(()),
+        Ok((Reply::Done, _)) => Ok(true),
+        Err(ControlError::Refused(error)) if error.kind == ErrorKind::NoSuchPort => Ok(false),
         Ok((reply, _)) => Err(Failure::reply(&reply)),
         Err(error) => Err(error.into()),
     }

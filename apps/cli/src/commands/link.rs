@@ -3,6 +3,7 @@
 mod addresses;
 
 use clap::Args;
+use ringroad_attachment::device_text::device_text;
 use ringroad_attachment::veth_pair::remove_interface;
 use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::report::PortReport;
@@ -83,7 +84,6 @@ impl MainVerb for LinkArgs {
         let mut daemon = global.connect()?;
         let ports = daemon.status()?.ports;
 
-        let mut made: Vec<Tap> = Vec::new();
         let mut links = Vec::new();
         let mut join_all = || {
             for (number, namespace) in namespaces.iter().enumerate() {
@@ -94,7 +94,6 @@ impl MainVerb for LinkArgs {
                 let text = self.namespaces.get(number).map(String::as_str).unwrap_or_default();
                 let name = self.port_of(&tap, &ports, &mut daemon)?;
                 let port = self.attach(&mut daemon, name, &namespaces::as_text(namespace))?;
-                made.push(tap.clone());
                 let address = addresses.nth(number);
                 let with_bits = address.map(|address| (address, addresses.bits()));
                 namespaces::bring_up(namespace, &self.interface, with_bits)?;
@@ -108,8 +107,14 @@ impl MainVerb for LinkArgs {
             Ok(())
         };
         let joined = join_all();
-        if let Err(failure) = joined {
-            return Err(undo(&mut daemon, &made, failure));
+        // All ports stay, or none. If this process is killed before, the daemon removes them.
+        let settled = request!(daemon, &Request::Settle { keep: joined.is_ok() }, Reply::Done => ());
+        match (joined, settled) {
+            (Err(failure), Err(left)) => {
+                let message = format!("{}, and something is left: {}", failure.message, left.message);
+                return Err(Failure { message, ..failure });
+            }
+            (joined, settled) => joined.and(settled)?,
         }
         let next = match (namespaces.as_slice(), addresses.nth(1)) {
             ([first, _, ..], Some(second)) => {
@@ -164,9 +169,11 @@ impl LinkArgs {
 
     /// Makes the interface in the namespace `text`.
     fn attach(&self, daemon: &mut Connection, name: String, text: &str) -> Result<AttachedPort, Failure> {
-        let mtu = self.mtu.map(|mtu| format!(",mtu={mtu}")).unwrap_or_default();
+        let mtu = self.mtu.map(|mtu| mtu.to_string());
         // Option `persist` keeps the interface and its addresses while the daemon is restarted.
-        let driver = format!("tap:{}@netns={text},persist{mtu}", self.interface);
+        let mut options = vec![("netns", text), ("persist", "1")];
+        options.extend(mtu.as_deref().map(|mtu| ("mtu", mtu)));
+        let driver = device_text("tap", &self.interface, &options)?;
         let port = PortSpec::for_device(name, driver);
         attach(daemon, port)
     }
@@ -210,20 +217,6 @@ fn is_link(port: &PortReport) -> bool {
 pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure> {
     let request = Request::Detach { name: name.to_owned(), take: false, number: None };
     request!(daemon, &request, Reply::Done => ())
-}
-
-/// Undoes the steps before `failure`. Adds to `failure` the steps that could not be undone.
-fn undo(daemon: &mut Connection, made: &[Tap], mut failure: Failure) -> Failure {
-    let ports = daemon.status().map(|status| status.ports).unwrap_or_default();
-    for tap in made {
-        let port = ports.iter().find(|port| tap.is_served_by(port));
-        let detached = port.map_or(Ok(()), |port| detach(daemon, &port.name));
-        if let Err(left) = detached.and_then(|()| tap.remove()) {
-            let Tap { namespace, interface } = tap;
-            failure.message += &format!(", and {interface} in {namespace} was left behind: {}", left.message);
-        }
-    }
-    failure
 }
 
 fn text(linked: &Linked) -> String {

@@ -182,17 +182,28 @@ impl Server {
                     refuse(ErrorKind::NoSuchPort, what, advice)
                 })?)
             }
-            Request::Attach { port, for_program, host, take } => {
+            Request::Attach { port, for_program, host, take, provisional } => {
                 // Only administrators may attach ports.
                 let scope = NamespaceScope::Client { connection, administers: true };
                 let specs = attaching::requested(port, for_program, host, scope)?;
                 let attached = self.parts.ports.attach(specs, take)?;
+                if provisional {
+                    self.parts.ports.provisional.add(client.id, &attached);
+                }
                 for port in &attached {
                     info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
                     port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
                 }
                 Reply::Attached(attached)
             }
+            Request::Settle { keep: true } => {
+                self.parts.ports.provisional.take(client.id);
+                Reply::Done
+            }
+            Request::Settle { keep: false } => match self.end_provisional_ports(client.id)? {
+                Some(refusal) => return Err(refusal.into()),
+                None => Reply::Done,
+            },
             Request::SetPortOptions { name } => self.set_port_options(&parse_name(&name)?)?,
             Request::Detach { name, take, number } => {
                 let key = parse_name(&name)?.base.to_string();

@@ -7,7 +7,7 @@ use ringroad_control::ServerConnection;
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{LISTENER, Server, ServerError, survive, system};
 use crate::admission::AdmissionError;
@@ -253,12 +253,40 @@ impl Server {
             error!(client = id, user, "closing a netmap device: {}", failure.message);
         }
         let closed = self.parts.ports.table.close_all_of(|owner| owner.id == id);
+        self.end_provisional_ports(id)?;
         self.admission.hold(user, session.held_bytes, 0);
         drop(session);
         self.leave(user);
         self.refill_spares();
         self.watch_idleness();
         survive(closed)
+    }
+
+    /// Removes the ports that a client has not kept, in the order of their requests: an interface takes its host stack's
+    /// side along. Returns the last refusal, if a port stays.
+    pub(super) fn end_provisional_ports(
+        &mut self,
+        client: ClientId,
+    ) -> Result<Option<ErrorReply>, ServerError> {
+        let mut refused = None;
+        for (key, number) in self.parts.ports.provisional.take(client) {
+            // The port may have been removed before, or another one may have its name.
+            if !self.parts.ports.has_number(&key, number) {
+                continue;
+            }
+            match self.parts.ports.detach_with_interface(&key) {
+                Ok(owner) => {
+                    info!(port = %key, client, "detached: its client did not keep it");
+                    self.netmap.forget_detached(&self.parts.ports);
+                    self.drop_clients(owner.into_iter().collect(), client)?;
+                }
+                Err(refusal) => {
+                    error!(port = %key, client, reason = %refusal.message, "detaching");
+                    refused = Some(refusal);
+                }
+            }
+        }
+        Ok(refused)
     }
 
     /// Ends the netmap devices whose last descriptor was closed. The current request may rely on an end that came

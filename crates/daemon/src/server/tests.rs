@@ -262,6 +262,7 @@ fn shortest(schema: &Value, types: &Value) -> Vec<Value> {
     match schema["type"].as_str() {
         Some("string") => vec!["".into()],
         Some("integer") => vec![0.into()],
+        Some("boolean") => vec![false.into()],
         Some("object") => {
             let keys = schema["required"].as_array().into_iter().flatten().map(|key| key.as_str().unwrap());
             let mut objects = vec![Map::new()];

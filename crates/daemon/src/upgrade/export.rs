@@ -84,6 +84,7 @@ impl Ports {
             departed: (&departed).into(),
             waiting: self.restore.waiting.clone(),
             last_number: self.restore.last_number,
+            provisional: self.provisional.clone(),
             ..PortsState::default()
         };
         for switch in fabric.switch_names() {

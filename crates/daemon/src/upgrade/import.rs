@@ -173,6 +173,7 @@ impl Ports {
         config: &[PortSpec],
     ) -> Result<Reopenings, String> {
         self.restore = restore;
+        self.provisional = state.provisional;
         let fabric = self.table.fabric_mut();
         let applied = state.settings.apply_to_fabric(fabric, &SwitchSettings::default());
         applied.map_err(failed("mirrors"))?;

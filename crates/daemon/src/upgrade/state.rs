@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::attaching::PortRecord;
 use crate::config::Config;
 use crate::port_entries::{ClientId, PortOrigin};
+use crate::provisional_ports::ProvisionalPorts;
 use crate::switch_settings::SwitchSettings;
 
 /// Whole state of a daemon.
@@ -69,6 +70,9 @@ pub(crate) struct PortsState {
     /// Ports that commands attached and whose devices do not exist.
     pub(crate) waiting: Vec<PortRecord>,
     pub(crate) last_number: u64,
+    /// Ports that commands attached and that end with their connections.
+    #[serde(default)]
+    pub(crate) provisional: ProvisionalPorts,
     /// Ports of switches whose devices are reopened.
     pub(crate) reopened: Vec<PortRecord>,
     /// Names of ports that cannot be handed over and are not reopened, each with the reason.

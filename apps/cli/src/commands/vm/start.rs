@@ -127,7 +127,7 @@ impl Start {
         let status = run_scripts(&mut channel, &scripts, output, &stop)?;
         drop(channel);
         if self.detach {
-            guest.hand_over();
+            guest.hand_over()?;
             machine.let_go();
             let (console, stop) =
                 (format!("ringroad vm console {0}", self.name), format!("ringroad vm stop {0}", self.name));
