@@ -14,7 +14,7 @@ use ringroad_traffic::header::HexBytes;
 
 use crate::failure::Failure;
 use crate::frame_options::frame_of;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::verb::{MainVerb, request};
 
@@ -33,7 +33,7 @@ const START: usize = 256;
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH")]
+    #[arg(value_name = "SWITCH", value_parser = switch_name)]
     switch: String,
     /// Headers of the frame, such as in_port=1,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
     #[arg(value_name = "HEADERS", required_unless_present_any = ["hex", "pcap"], conflicts_with_all = ["hex", "pcap"])]

@@ -11,7 +11,7 @@ use ringroad_control::{Reply, Request};
 use crate::commands::explain::port_of;
 use crate::failure::Failure;
 use crate::number_parsers::seconds;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::run::SignalFlag;
 use crate::verb::{MainVerb, request};
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH")]
+    #[arg(value_name = "SWITCH", value_parser = switch_name)]
     switch: String,
     /// Trace only frames received by this port of the switch
     #[arg(long, value_name = "PORT")]
