@@ -8,7 +8,6 @@ use clap::Args;
 use ringroad_control::report::TracedFrameReport;
 use ringroad_control::{Reply, Request};
 
-use crate::commands::explain::port_of;
 use crate::failure::Failure;
 use crate::number_parsers::seconds;
 use crate::options::{Global, switch_name};
@@ -88,6 +87,11 @@ ringroad trace vale0 --from a --count 4096 --drops";
         }
         Ok(())
     }
+}
+
+/// Returns the name of a port without that of its switch, with which it can be given.
+fn port_of(switch: &str, port: &str) -> String {
+    port.strip_prefix(switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
 }
 
 impl TraceArgs {
