@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::machine::version;
+use super::machine::{kernel, version};
 use super::{Outcome, Verdict, ok, warn};
 use crate::failure::Failure;
 
@@ -38,7 +38,7 @@ fn support() -> Vec<(&'static str, Outcome)> {
 /// Checks of the interface `name`: what its driver reports, who uses it, and the mechanism that serves it.
 pub(super) fn checks_of(name: &str, socket: &Path) -> Result<Vec<(&'static str, Outcome)>, Failure> {
     let link = link_by_name(name)?;
-    let mut checks = support();
+    let mut checks = [vec![("kernel", kernel())], support()].concat();
     let has_af_xdp =
         checks.iter().all(|(check, (verdict, ..))| *check != "AF_XDP" || *verdict == Verdict::Ok);
     let driver = driver_name(name).unwrap_or_else(|_| "not reported".to_owned());
