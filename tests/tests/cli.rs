@@ -217,6 +217,15 @@ fn bad_files_and_names_are_clear_errors() {
     let (cut, foreign, missing) = (file("cut.pcap"), file("foreign.pcap"), file("missing.pcap"));
     let cut_port = format!("pcap:{cut}");
     for (arguments, part) in [
+        (vec!["attach", "x{1"], "x{1"),
+        (vec!["attach", "vale0:q", "--driver", "null:size=1"], "size"),
+        (vec!["attach", "vale0:q", "--driver", "br0:q"], "begins with vale"),
+    ] {
+        let output = run(daemon.ringroad(&arguments));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
+    for (arguments, part) in [
         (vec!["recv", &cut_port], "cut.pcap"),
         (vec!["replay", &cut, "vale0:a", "--speed", "max"], "cut.pcap"),
         (vec!["replay", &foreign, "vale0:a"], "foreign.pcap"),
@@ -226,8 +235,6 @@ fn bad_files_and_names_are_clear_errors() {
         (vec!["gen", "vale0:a", "--count", "1", "--cpu", "1023"], "CPU 1023 is not among those"),
         (vec!["gen", "vale0:a", "--count", "1", "--slots", "3"], "slots"),
         (vec!["gen", "vale0:a@buf-size=100", "--count", "1"], "buffer size"),
-        (vec!["attach", "x{1"], "x{1"),
-        (vec!["attach", "vale0:q", "--driver", "null:size=1"], "size"),
         (vec!["detach", "vale0:nobody"], "vale0:nobody"),
         (vec!["macs", "vale7"], "vale7"),
     ] {
@@ -273,6 +280,10 @@ fn the_daemon_starts_on_demand_and_stops_on_request() {
     let nobody = ringroad(&["status"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(stderr(&nobody).contains("ringroad up"), "{}", stderr(&nobody));
+    let nobody = ringroad(&["down"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    let why = stderr(&nobody);
+    assert!(why.contains("nothing to stop") && !why.contains("ringroad up"), "{why}");
     let sent = ringroad(&["gen", "vale0:a", "--count", "1000"]);
     assert!(sent.status.success(), "{}", stderr(&sent));
     let status: Value = serde_json::from_slice(&ringroad(&["--json", "status"]).stdout).unwrap();
@@ -300,20 +311,134 @@ fn the_demo_compares_every_byte_of_a_real_capture() {
     assert!(report["programs"].as_array().unwrap().iter().all(|program| program["identical"] == true));
 }
 
+/// Verbs of a command, as its help lists them; empty if it has none. `words` are the command's.
+fn verbs_of(words: &[&str]) -> Vec<String> {
+    let help = Command::new(binary("ringroad")).args(words).arg("-h").output().unwrap().stdout;
+    let help = String::from_utf8(help).unwrap();
+    let Some((_, listed)) = help.split_once("Commands:\n") else { return Vec::new() };
+    // Lines with an indent of more than two spaces continue the line above.
+    let lines = listed.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
+    let verbs = lines.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next());
+    verbs.filter(|verb| *verb != "help").map(str::to_owned).collect()
+}
+
+/// Lines that lack an argument.
+const INCOMPLETE: [&str; 33] = [
+    "attach",
+    "detach",
+    "link",
+    "unlink",
+    "vm",
+    "vm stop",
+    "vm exec a",
+    "container",
+    "container c",
+    "testpmd",
+    "sze2",
+    "config",
+    "config check",
+    "config apply",
+    "macs",
+    "mirror vale0:a",
+    "port",
+    "switch",
+    "flows",
+    "flows add vale0",
+    "flows replace vale0",
+    "explain vale0",
+    "explain vale0 tcp",
+    "trace",
+    "gen",
+    "trial vale0:a",
+    "recv",
+    "fwd vale0:a",
+    "capture vale0:a",
+    "replay",
+    "run",
+    "script",
+    "sflow vale0",
+];
+
+/// Verbs that need no words.
+const WITHOUT_WORDS: [&str; 11] =
+    ["up", "down", "status", "list", "kinds", "reload", "upgrade", "otg", "top", "demo", "bench"];
+
+/// Lines with a name that none can have.
+const MISNAMED: [&str; 30] = [
+    "attach vale0:",
+    "attach eth0",
+    "attach vale0",
+    "attach br0:eth0",
+    "attach vale0:a@colour=red",
+    "detach a/b",
+    "vm a/b --port vale0:a",
+    "vm a --port vale0:",
+    "container a/b --port vale0:a",
+    "container c --port br0:a",
+    "testpmd --port vale0:",
+    "config save vale0:",
+    "macs br0",
+    "mirror br0:a --to vale0:b",
+    "mirror vale0:a --to b",
+    "port vale0:@vlan=1",
+    "port --unset vale0:",
+    "switch br0",
+    "flows dump br0",
+    "explain br0 in_port=1",
+    "trace br0",
+    "gen vale0:",
+    "trial vale0: vale0:b --rate 1kpps",
+    "recv vale0:",
+    "fwd vale0: vale0:b",
+    "capture vale0: -w -",
+    "replay examples/captures/stations.pcap vale0:",
+    "metrics --listen nowhere",
+    "sflow br0 --collector 127.0.0.1",
+    "doctor a/b",
+];
+
+#[test]
+fn wrong_usage_of_every_verb_has_exit_status_2_and_starts_no_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("r.sock");
+    let ringroad = |line: &str| {
+        let mut command = Command::new(binary("ringroad"));
+        command
+            .arg("--socket")
+            .arg(&socket)
+            .args(line.split(' '))
+            .env("RINGROAD_DAEMON", binary("ringroadd"));
+        command.env("RINGROAD_RUNTIME_DIR", folder.path());
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        run(command)
+    };
+    let mut lines: Vec<String> = INCOMPLETE.iter().chain(&MISNAMED).map(|line| (*line).to_owned()).collect();
+    let verbs = verbs_of(&[]);
+    assert!(verbs.len() > 30, "{verbs:?}");
+    for verb in &verbs {
+        let named = lines.iter().any(|line| line.split(' ').next() == Some(verb));
+        assert!(named || WITHOUT_WORDS.contains(&verb.as_str()), "no wrong line of {verb} is tried");
+        let inner = verbs_of(&[verb]).into_iter().map(|inner| format!("{verb} {inner}"));
+        lines.extend(inner.chain([verb.clone()]).map(|verb| format!("{verb} --no-such-option")));
+    }
+    for line in &lines {
+        let output = ringroad(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{line}");
+    }
+    assert!(!socket.exists(), "no line may start a daemon");
+}
+
 #[test]
 fn every_command_has_help_a_manual_page_and_a_completion() {
     let folder = tempfile::tempdir().unwrap();
     let ringroad = |arguments: &[&str]| Command::new(binary("ringroad")).args(arguments).output().unwrap();
     assert!(ringroad(&["man", &folder.path().display().to_string()]).status.success());
-    let help = String::from_utf8(ringroad(&["-h"]).stdout).unwrap();
-    let (_, listed) = help.split_once("Commands:\n").unwrap();
-    // Lines with an indent of more than two spaces continue the line above.
-    let lines = listed.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
-    let verbs = lines.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next());
-    let verbs: Vec<_> = verbs.filter(|verb| *verb != "help").collect();
-    assert!(verbs.contains(&"up") && verbs.contains(&"demo"), "the first and one of the last: {help}");
+    let verbs = verbs_of(&[]);
+    let first_and_last = ["up", "demo"].map(str::to_owned);
+    assert!(first_and_last.iter().all(|verb| verbs.contains(verb)), "{verbs:?}");
     for verb in verbs {
-        assert!(ringroad(&[verb, "--help"]).status.success(), "{verb}");
+        assert!(ringroad(&[&verb, "--help"]).status.success(), "{verb}");
         assert!(folder.path().join(format!("man1/ringroad-{verb}.1")).is_file(), "{verb}");
     }
     for shell in ["bash", "zsh", "fish"] {

@@ -3,12 +3,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use ringroad::Port;
 use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, receive_from, send, station};
 use ringroad_tests::network::{NetworkNamespace, is_root};
 use rustix::process::Signal;
@@ -44,6 +44,13 @@ fn restart_in_order(daemon: &mut Daemon) {
 
 fn names(daemon: &Daemon) -> Vec<String> {
     daemon.status().ports.into_iter().map(|port| port.name).collect()
+}
+
+#[test]
+fn a_configuration_that_version_0_1_0_read_is_valid() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/written-by-0.1.0/ringroadd.toml");
+    let checked = Command::new(binary("ringroadd")).args(["--check", "--config", file]).output().unwrap();
+    assert!(checked.status.success(), "{}", stderr(&checked));
 }
 
 #[test]
@@ -171,7 +178,7 @@ fn a_daemon_without_a_file_has_nothing_to_save_to() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s").display().to_string();
     let ringroad = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(ringroad_tests::daemon::binary("ringroad"));
+        let mut command = Command::new(binary("ringroad"));
         command.args(["--socket", &socket]).args(arguments).output().unwrap()
     };
     assert!(ringroad(&["up"]).status.success());

@@ -315,6 +315,45 @@ fn an_interface_name_means_the_programs_namespace_not_the_daemons() {
 }
 
 #[test]
+fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
+    if !is_root() {
+        return;
+    }
+    let (own, far) = (NetworkNamespace::new(), NetworkNamespace::new());
+    cable(&own, "eth0", &far, "far0", 1500, 1);
+    cable(&own, "eth1", &far, "far1", 9000, 1);
+    own.run(&["ip", "link", "add", "br0", "type", "bridge"]);
+    own.run(&["ip", "link", "set", "br0", "up"]);
+    let (daemon, other) = (Daemon::within(&own), Daemon::within(&own));
+    let findings = |daemon: &Daemon, interface: &str, check: &str| -> Vec<String> {
+        let printed = finished(&mut daemon.ringroad_within(&own, &["--json", "doctor", interface]));
+        let report: Value = serde_json::from_str(&printed).unwrap();
+        let checks = report["checks"].as_array().unwrap().iter().filter(|one| one["check"] == check);
+        checks.map(|one| one["finding"].as_str().unwrap().to_owned()).collect()
+    };
+    for interface in ["eth0", "eth1", "br0"] {
+        let foretold = findings(&daemon, interface, "mechanism");
+        assert_eq!(foretold.first().unwrap(), "not AF_XDP zero-copy: its driver has no zero copy");
+        let end = format!(", as soon as a port opens {interface}");
+        let mechanism = foretold.last().unwrap().strip_suffix(&end).unwrap();
+        let name = format!("vale0:{interface}");
+        finished(&mut daemon.ringroad_within(&own, &["attach", &name, "--take"]));
+        let mode = daemon.port(&name).unwrap().mode;
+        assert!(mode.starts_with(mechanism), "{interface}: {mode}, and not {mechanism}");
+        // The daemon that has the interface knows its own XDP program; for another daemon it is in the way.
+        assert_eq!(findings(&daemon, interface, "port"), [format!("{name}: af_xdp, {mode}")]);
+        let foretold = findings(&other, interface, "mechanism");
+        assert!(foretold[0].starts_with("not AF_XDP: XDP program "), "{foretold:?}");
+        assert!(foretold[1].starts_with("AF_PACKET, "), "{foretold:?}");
+    }
+    assert_eq!(findings(&daemon, "eth0", "driver"), ["veth"]);
+    let why = refusal(&mut daemon.ringroad_within(&own, &["doctor", "eht0"]));
+    assert!(why.contains("did you mean eth0?"), "{why}");
+    let why = refusal(&mut daemon.ringroad_within(&own, &["attach", "vale0:eht0"]));
+    assert!(why.contains("did you mean eth0?"), "{why}");
+}
+
+#[test]
 fn an_interface_is_refused_to_a_program_of_unknown_namespace() {
     if !is_root() {
         return;

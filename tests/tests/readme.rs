@@ -1,4 +1,5 @@
-//! Checks of README: its commands print the output that it shows, and everything that it names exists.
+//! Checks of README: its commands print the output that it shows, and everything that it names exists. The same for the
+//! first commands of `docs/installation.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs::File;
@@ -177,21 +178,38 @@ fn printed_by(block: &[&str]) -> String {
     std::fs::read_to_string(output).unwrap()
 }
 
+/// Blocks of a page that begin with a command of Ringroad.
+fn sessions(page: &str) -> impl Iterator<Item = Vec<&str>> {
+    blocks(page).into_iter().filter(|block| block.first().is_some_and(|line| line.starts_with("$ ringroad ")))
+}
+
+/// Output of a block's commands, which is as the block shows it. `path` is the page.
+fn printed_as_shown(path: &str, block: &[&str]) -> String {
+    let shown = shown_output(block);
+    // On a machine that stands still for longer than the generator's --drain, the generator has more to report.
+    let mut printed = String::new();
+    let is_as_shown = (0..5).any(|_| {
+        printed = printed_by(block);
+        matches(&shown, &printed.lines().collect::<Vec<_>>())
+    });
+    assert!(is_as_shown, "{path} shows\n{}\nand not\n{printed}", shown.join("\n"));
+    printed
+}
+
+#[test]
+fn the_first_commands_after_an_installation_print_what_is_shown() {
+    let page = read("docs/installation.md");
+    let block = sessions(&page).next().unwrap();
+    let printed = printed_as_shown("docs/installation.md", &block);
+    assert!(printed.contains("1 000 received, 0 lost,"), "{printed}");
+}
+
 #[test]
 fn commands_print_what_is_shown() {
     let page = read("README.md");
-    let blocks: Vec<_> =
-        blocks(&page).into_iter().filter(|block| block.iter().any(|line| line.starts_with("$ "))).collect();
-    assert!(!blocks.is_empty());
-    for block in blocks {
-        let shown = shown_output(&block);
-        // On a machine that stands still for longer than the generator's --drain, the generator has more to report.
-        let mut printed = String::new();
-        let is_as_shown = (0..5).any(|_| {
-            printed = printed_by(&block);
-            matches(&shown, &printed.lines().collect::<Vec<_>>())
-        });
-        assert!(is_as_shown, "README shows\n{}\nand not\n{printed}", shown.join("\n"));
+    assert!(sessions(&page).next().is_some());
+    for block in sessions(&page) {
+        let printed = printed_as_shown("README", &block);
         // The counts of generator and switch agree.
         let counts: Vec<&str> =
             printed.split("no_space ").skip(1).map(|rest| &rest[..number_len(rest)]).collect();

@@ -1,7 +1,7 @@
 //! Death and return of the daemon.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ use ringroad_tests::command::last_object;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{numbered, station};
-use ringroad_tests::network::{NetworkNamespace, address, cable, cut, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, address, cable, cut, finished, is_root, unused_name};
 use ringroad_tests::service::Service;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -458,6 +458,35 @@ fn static_addresses_mirrors_and_openflow_set_by_commands_come_back_after_a_kill(
 }
 
 #[test]
+fn a_list_of_ports_that_version_0_1_0_wrote_is_restored() {
+    let mut daemon = Daemon::start();
+    daemon.crash();
+    // A list is of one run of the machine.
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let mut list: Value = serde_json::from_str(include_str!("../written-by-0.1.0/r.sock.ports")).unwrap();
+    list["boot"] = boot.into();
+    let file = daemon.folder().join("r.sock.ports");
+    let options = &mut std::fs::OpenOptions::new();
+    let written = options.write(true).create_new(true).mode(0o600).open(file).unwrap();
+    serde_json::to_writer(written, &list).unwrap();
+    daemon.restart();
+    let ports = daemon.status().ports;
+    let ports =
+        ports.into_iter().filter(|port| port.persistent).map(|port| (port.name, port.kind, port.slots));
+    let shm = |name: &str, slots| (name.to_owned(), "shm".to_owned(), slots);
+    let ports: Vec<_> = ports.collect();
+    assert!(ports.contains(&shm("vale0:web", 256)), "{ports:?}: {}", daemon.log());
+    assert_eq!(ports.len(), 3, "{ports:?}");
+    let settings = daemon.port("vale0:trunk").unwrap().settings.unwrap();
+    assert_eq!(settings.to_string(), "trunk=10,20-29,native=5");
+    let difference = daemon.ringroad(&["config", "diff"]).output().unwrap();
+    let difference = String::from_utf8(difference.stdout).unwrap();
+    for part in ["02:00:00:00:00:02 on vale0:web", "a mirror from vale0:web to vale0:look", "vale1"] {
+        assert!(difference.contains(part), "{part}: {difference}");
+    }
+}
+
+#[test]
 fn a_list_of_ports_that_another_user_could_have_written_is_not_read() {
     let mut daemon = Daemon::start();
     assert!(daemon.ringroad(&["attach", "vale0:a", "--for-program"]).output().unwrap().status.success());
@@ -485,6 +514,23 @@ fn a_configured_port_is_made_when_its_interface_appears() {
     cable(&outside, "outer0", &station, "inner", 1500, 1);
     daemon.await_status("port of the interface that has come", |status| {
         status.ports.iter().any(|port| port.name == "vale0:later" && port.error.is_none())
+    });
+}
+
+#[test]
+fn a_configured_port_is_made_when_its_namespace_appears() {
+    if !is_root() {
+        return;
+    }
+    let name = unused_name("rrlate");
+    let daemon = Daemon::with_config(&format!(
+        "[[port]]\nname = \"vale0:later\"\ndriver = \"packet:lo@netns={name}\"\n"
+    ));
+    assert!(daemon.log().contains(&format!("there is no network namespace {name}")), "{}", daemon.log());
+    finished(Command::new("ip").args(["netns", "add", &name]));
+    let _namespace = NetworkNamespace::adopt(name);
+    daemon.await_status("port in the namespace that has come", |status| {
+        status.ports.iter().any(|port| port.name == "vale0:later")
     });
 }
 

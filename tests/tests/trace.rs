@@ -6,6 +6,7 @@ use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, receive, send, station};
+use ringroad_tests::network::finished;
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -96,4 +97,26 @@ fn a_trace_takes_frames_of_one_port_and_ends_with_its_client() {
     daemon.await_status("a trace that has ended with its client", |_| !is_traced(&daemon));
     let refused = daemon.ringroad(&["trace", "vale7"]).output().unwrap();
     assert!(!refused.status.success() && stderr(&refused).contains("vale7"), "{}", stderr(&refused));
+}
+
+#[test]
+fn explain_takes_the_port_names_that_a_trace_prints() {
+    let daemon = Daemon::start();
+    // The name of each port is the number of the other one.
+    let [mut second, _first] = ["vale0:2", "vale0:1"].map(|name| daemon.open(name));
+    let mut trace = start(&daemon, &["--count", "1"]);
+    send(&mut second, &numbered([0xff; 6], station(1), 0, 60));
+    second.tx().sync().unwrap();
+    let traced = frames(&mut trace);
+    let name = traced[0]["from"].as_str().unwrap();
+    assert_eq!(name, "vale0:2");
+    let explained = |arguments: &[&str]| {
+        let arguments = [&["--json", "explain", "vale0"], arguments].concat();
+        let printed: Value = serde_json::from_str(&finished(&mut daemon.ringroad(&arguments))).unwrap();
+        printed["from"].clone()
+    };
+    let from = serde_json::json!({"number": 1, "name": name});
+    assert_eq!(explained(&[&format!("in_port={name},tcp")]), from);
+    assert_eq!(explained(&["tcp", "--in-port", name]), from);
+    assert_eq!(explained(&["in_port=1,tcp"]), from, "a number is still one");
 }

@@ -4,10 +4,14 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use ringroad_attachment::container_name::ContainerNameError;
 use ringroad_attachment::device_text::DeviceTextError;
 use ringroad_attachment::veth_pair::AttachmentError;
 use ringroad_capture::{CaptureError, CaptureFilterError};
+use ringroad_control::message::ErrorKind;
 use ringroad_control::{ControlError, Reply};
+use ringroad_generator::SessionError;
+use ringroad_netdev::{NamespaceError, NetdevError};
 use serde::Serialize;
 
 /// Name of standard output in captures.
@@ -28,6 +32,8 @@ pub(crate) struct Failure {
     pub(crate) is_worth_telling: bool,
 }
 
+/// Exit status of wrong usage, as the parser's.
+pub(crate) const USAGE: u8 = 2;
 /// Exit status of a failed check: frames were lost or damaged.
 pub(crate) const VERDICT_FAIL: u8 = 3;
 /// Exit status of an invalid result: the generator could not carry the load.
@@ -40,7 +46,7 @@ impl Failure {
 
     /// Reports arguments that contradict each other in a way that the parser cannot detect.
     pub(crate) fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { exit_status: 2, ..Self::new(message, advice) }
+        Self { exit_status: USAGE, ..Self::new(message, advice) }
     }
 
     /// Adds to the message which part of the command was carried out.
@@ -92,6 +98,11 @@ impl Failure {
             None => Self::new(words, ""),
         }
     }
+
+    /// Makes the failure wrong usage if the user's words are at fault whatever exists: a name that cannot be one.
+    fn with_usage(self, is_usage: bool) -> Self {
+        if is_usage { Self { exit_status: USAGE, ..self } } else { self }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -104,7 +115,9 @@ impl fmt::Display for Failure {
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
         match error {
-            ControlError::Refused(reply) => Self::new(reply.message, reply.advice),
+            ControlError::Refused(reply) => {
+                Self::new(reply.message, reply.advice).with_usage(reply.kind == ErrorKind::BadName)
+            }
             ControlError::DaemonNotRunning { path } => {
                 Self::new(format!("no daemon listens on {}", path.display()), "start one with: ringroad up")
             }
@@ -132,8 +145,18 @@ impl From<ringroad::OpenError> for Failure {
     fn from(error: ringroad::OpenError) -> Self {
         match error {
             ringroad::OpenError::Control(error) => error.into(),
-            error => Self::from_words(&error.to_string()),
+            error => Self::from_words(&error.to_string()).with_usage(is_bad_name(&error)),
         }
+    }
+}
+
+/// Whether no port can have the name of a port that could not be opened.
+fn is_bad_name(error: &ringroad::OpenError) -> bool {
+    use ringroad::OpenError::{Control, Name};
+    match error {
+        Name(_) => true,
+        Control(ControlError::Refused(reply)) => reply.kind == ErrorKind::BadName,
+        _ => false,
     }
 }
 
@@ -152,35 +175,39 @@ impl From<CaptureError> for Failure {
 
 impl From<CaptureFilterError> for Failure {
     fn from(error: CaptureFilterError) -> Self {
-        let exit_status = if matches!(error, CaptureFilterError::Expression { .. }) { 2 } else { 1 };
-        Self { exit_status, ..Self::from_words(&error.to_string()) }
+        let is_usage = matches!(error, CaptureFilterError::Expression { .. });
+        Self::from_words(&error.to_string()).with_usage(is_usage)
     }
 }
 
+/// Errors whose texts are messages. A function after `usage` tells which of them are wrong usage.
 macro_rules! from_words {
-    ($($error:ty),* $(,)?) => {
+    ($($error:ty $(, usage $is_usage:expr)?;)*) => {
         $(impl From<$error> for Failure {
             fn from(error: $error) -> Self {
-                Self::from_words(&error.to_string())
+                let is_usage: &[fn(&$error) -> bool] = &[$($is_usage)?];
+                Self::from_words(&error.to_string()).with_usage(is_usage.iter().any(|is_it| is_it(&error)))
             }
         })*
     };
 }
 
 from_words!(
-    ringroad_attachment::container_name::ContainerNameError,
-    ringroad_guest::GuestError,
-    ringroad_netdev::NamespaceError,
-    ringroad_netdev::NetdevError,
-    ringroad::PortError,
-    ringroad::StartError,
-    ringroad_traffic::pacing::RateError,
-    ringroad_generator::SessionError,
-    ringroad_generator::TestPlanError,
-    ringroad_traffic::definition::StreamError,
+    ContainerNameError, usage |error| {
+        matches!(error, ContainerNameError::Namespace(NamespaceError::BadName(_)))
+    };
+    ringroad_guest::GuestError;
+    NamespaceError, usage |error| matches!(error, NamespaceError::BadName(_));
+    NetdevError, usage |error| matches!(error, NetdevError::BadName { .. });
+    ringroad::PortError;
+    ringroad::StartError;
+    ringroad_traffic::pacing::RateError;
+    SessionError, usage |error| matches!(error, SessionError::Open { source, .. } if is_bad_name(source));
+    ringroad_generator::TestPlanError;
+    ringroad_traffic::definition::StreamError;
 );
 #[cfg(feature = "otg")]
-from_words!(ringroad_otg::OtgServerError);
+from_words!(ringroad_otg::OtgServerError;);
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +218,7 @@ mod tests {
         let failure = Failure::from(ringroad::PortError::FrameTooLong { len: 9, most: 5 });
         assert_eq!(failure.advice, "");
         let refused = ringroad_control::message::ErrorReply::new(
-            ringroad_control::message::ErrorKind::NoSuchPort,
+            ErrorKind::NoSuchPort,
             "no port vale0:x",
             "see ringroad list",
         );

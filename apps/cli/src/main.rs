@@ -15,6 +15,7 @@ mod failure;
 mod flow_client;
 mod forwarder;
 mod frame_options;
+mod habits;
 mod number_parsers;
 mod options;
 mod output;
@@ -35,12 +36,15 @@ fn main() -> ExitCode {
     commands::completions::answer_shell();
     let arguments = match command_line::Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) if error.use_stderr() && usage_error::wants_json(std::env::args_os()) => {
-            let refused = usage_error::UsageError::new(&error);
-            eprintln!("{}", serde_json::json!(refused));
-            return ExitCode::from(2);
+        Err(mut error) => {
+            habits::advise(&mut error, std::env::args_os());
+            if error.use_stderr() && usage_error::wants_json(std::env::args_os()) {
+                let refused = usage_error::UsageError::new(&error);
+                eprintln!("{}", serde_json::json!(refused));
+                return ExitCode::from(failure::USAGE);
+            }
+            error.exit()
         }
-        Err(error) => error.exit(),
     };
     let output = output::Output::new(&arguments.global);
     match arguments.command.run(&arguments.global, &output) {

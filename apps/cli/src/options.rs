@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ringroad::catalogue::{DeviceName, OpenedBy};
-use ringroad::{OpenOptions, Port, PortName};
+use ringroad::catalogue::{DeviceName, OpenedBy, Spelling};
+use ringroad::{OpenOptions, Port, PortBase, PortName, PortNameError};
 use ringroad_attachment::device_text::{DeviceTextError, check_part};
 use ringroad_control::message::PortProperties;
 
@@ -68,6 +68,32 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
         let chosen = choices.iter().find(|(name, ..)| *name == given);
         chosen.map(|(.., value)| *value).ok_or("no such choice")
     })
+}
+
+/// Parses the name of a switch.
+pub(crate) fn switch_name(text: &str) -> Result<String, String> {
+    // In the grammar of names a switch has no name of its own, only its ports have.
+    match format!("{text}:p").parse::<PortName>().map(|name| name.base) {
+        Ok(PortBase::Switch { switch, .. }) if switch == text => Ok(switch),
+        _ => Err("this is not a name of a switch, such as vale0".to_owned()),
+    }
+}
+
+/// Parses the name of a port of a switch.
+pub(crate) fn switch_port(text: &str) -> Result<String, String> {
+    let name: PortName = text.parse().map_err(|error: PortNameError| error.problem)?;
+    let advice = match &name.base {
+        PortBase::Switch { .. } => return Ok(text.to_owned()),
+        PortBase::Pipe { .. } => "the two programs of a pipe open it, and no switch has it".to_owned(),
+        PortBase::Device(device) if device.kind.spelling != Spelling::Bare => {
+            format!("a port gets this driver by --driver, as in vale0:a --driver {text}")
+        }
+        PortBase::Device(device) if switch_name(&device.target).is_ok() => {
+            format!("this is a switch; its ports have names such as {text}:a")
+        }
+        PortBase::Device(_) => format!("write the switch in front: vale0:{text}"),
+    };
+    Err(format!("this is not a port of a switch; {advice}"))
 }
 
 /// Slots of a deep ring: it holds 4 ms of frames at 1 Mpps, the time that a thread may wait for a shared core.
@@ -213,6 +239,36 @@ mod tests {
             let refused = refuse_one_port_twice(ports, "give two").err();
             let expected = Failure::usage(format!("port {} is given twice", ports[1]), "give two");
             assert_eq!(refused, (!are_two).then_some(expected), "{ports:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_switches_are_told_from_all_others() {
+        for name in ["vale0", "vale", "vale_x1"] {
+            assert_eq!(switch_name(name).as_deref(), Ok(name));
+        }
+        for name in
+            ["", "eth0", "br0", "vale0:a", "vale0@vlan=1", "netmap:vale0", "vale-0", "vale012345678901"]
+        {
+            assert!(switch_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_port_of_a_switch_is_answered_with_what_is() {
+        for name in ["vale0:a", "vale0:eth0^", "vale:1@vlan=10,isolated", "netmap:vale0:a"] {
+            assert_eq!(switch_port(name).as_deref(), Ok(name));
+        }
+        for (name, advice) in [
+            ("eth0", "vale0:eth0"),
+            ("vale0", "vale0:a"),
+            ("memif:/m.sock", "vale0:a --driver memif:/m.sock"),
+            ("x{1", "pipe"),
+            ("br0:eth0", "a switch's name begins with vale"),
+            ("vale0:a@colour=red", "no option colour"),
+        ] {
+            let refusal = switch_port(name).unwrap_err();
+            assert!(refusal.contains(advice), "{name}: {refusal}");
         }
     }
 }

@@ -249,7 +249,11 @@ pub fn check_socket_path(path: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<(), GuestError> {
+/// Checks whether a guest can be called `name`.
+///
+/// # Errors
+/// [`GuestError::BadName`].
+pub fn check_name(name: &str) -> Result<(), GuestError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let good = name.len() <= NAME_BYTES_MAX
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

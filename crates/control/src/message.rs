@@ -323,7 +323,7 @@ pub struct OpenFlow {
 pub struct FrameToExplain {
     /// Name of the switch, such as `vale0`.
     pub switch: String,
-    /// Port that the frame comes in by: its name on the switch, or its number for flow tables.
+    /// Port that the frame comes in by: its name, as `a` or `vale0:a`, or its number for flow tables.
     pub from: String,
     /// First bytes of the frame without FCS, in hexadecimal digits; at most 256 bytes are used.
     pub start: String,

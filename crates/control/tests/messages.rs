@@ -444,6 +444,18 @@ fn every_reply_round_trips() {
 }
 
 #[test]
+fn the_messages_of_version_0_1_0_are_understood() {
+    let (requests, replies) = (include_str!("requests-0.1.0.jsonl"), include_str!("replies-0.1.0.jsonl"));
+    for body in requests.lines() {
+        assert!(decode_request(body.as_bytes()).is_ok(), "{body}: {:?}", decode_request(body.as_bytes()));
+    }
+    for body in replies.lines() {
+        assert!(decode_reply(body.as_bytes()).is_ok(), "{body}: {:?}", decode_reply(body.as_bytes()));
+    }
+    assert_eq!((requests.lines().count(), replies.lines().count()), (30, 19));
+}
+
+#[test]
 fn names_on_the_wire_are_snake_case() {
     let body = |request: &Request| {
         String::from_utf8(encode_request(request).unwrap()[PREFIX_BYTES..].to_vec()).unwrap()

@@ -50,13 +50,15 @@ impl Ports {
             |what: String| refuse(ErrorKind::NoSuchPort, what, "ringroad list shows the ports that exist");
         let learning =
             fabric.learning(switch).ok_or_else(|| missing(format!("there is no switch {switch}")))?;
+        // A name with its switch is no number: a trace calls port 7 by name vale0:7, whatever its number is.
+        let own_name = asked.from.strip_prefix(switch).and_then(|rest| rest.strip_prefix(':'));
         let number = asked.from.parse().ok().map(PortNo);
         let ports = || fabric.ports_of(switch).filter(|(_, index, ..)| *index != CONTROLLERS_INDEX);
         let index_of = |name: &str| ports().find(|(other, ..)| *other == name).map(|(_, index, ..)| index);
         let from = ports()
             .find(|(_, index, ..)| Some(port_number(*index)) == number)
             .map(|(_, index, ..)| index)
-            .or_else(|| index_of(&asked.from))
+            .or_else(|| index_of(own_name.unwrap_or(&asked.from)))
             .ok_or_else(|| missing(format!("{switch} has no port {:?}", asked.from)))?;
         let (start, frame_bytes) = frame_of(asked).map_err(|what| refuse(ErrorKind::BadRequest, what, ""))?;
         let name = |index: PortIndex| format!("{switch}:{}", fabric.port_name(switch, index).unwrap_or("?"));

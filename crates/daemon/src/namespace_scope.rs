@@ -8,7 +8,8 @@ use ringroad_control::ServerConnection;
 use ringroad_control::message::ErrorKind;
 use ringroad_drivers::catalogue::NETNS;
 use ringroad_drivers::catalogue::port_name::PortName;
-use ringroad_netdev::namespace::{HeldNamespace, Namespace};
+use ringroad_drivers::device::DeviceError;
+use ringroad_netdev::namespace::{HeldNamespace, Namespace, NamespaceError};
 
 use crate::refusal::{Refusal, refuse};
 
@@ -63,8 +64,12 @@ impl NamespaceScope<'_> {
             return Ok(Some(known.clone()));
         }
         let Some(text) = name.options.device.text(&NETNS) else { return self.home().map(Some) };
-        let bad = |why: &dyn Display| refuse(ErrorKind::BadName, why.to_string(), "");
-        let namespace: Namespace = text.parse().map_err(|error| bad(&error))?;
+        let refused = |error: NamespaceError| {
+            let error = DeviceError::from(error);
+            let kind = if error.is_absence() { ErrorKind::NoSuchPort } else { ErrorKind::BadName };
+            refuse(kind, error.to_string(), "")
+        };
+        let namespace: Namespace = text.parse().map_err(refused)?;
         // Numbers and paths could show namespaces that the user cannot see, and a path can lead to a file system that
         // never answers.
         if matches!(self, Self::Client { administers: false, .. })
@@ -76,6 +81,6 @@ impl NamespaceScope<'_> {
                 "users other than root and the daemon's name network namespaces by these names only",
             ));
         }
-        namespace.hold().map(Some).map_err(|error| bad(&error))
+        namespace.hold().map(Some).map_err(refused)
     }
 }

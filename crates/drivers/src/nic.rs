@@ -12,12 +12,12 @@ use ringroad_netdev::LinkWatch;
 use ringroad_netdev::ethtool::{link_speed, real_queue_count, rings};
 use ringroad_netdev::link::{LinkInfo, XdpReportedMode, link_by_name};
 use ringroad_netdev::namespace::HeldNamespace;
-use ringroad_netdev::xdp_features::has_zero_copy;
+use ringroad_netdev::xdp_features::xdp_features;
 use ringroad_port::port_queue::HandOver;
 use ringroad_ring::geometry::MAX_QUEUES;
 
 use crate::af_packet::{self, Fanout, PacketConfig, TimestampSource};
-use crate::af_xdp::{self, DEFAULT_RING_SIZE, XdpConfig, XdpDevice};
+use crate::af_xdp::{self, DEFAULT_RING_SIZE, Obstacle, XdpConfig, XdpDevice};
 use crate::catalogue::port_kind::{
     DeviceName, InterfaceUse, NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling,
 };
@@ -351,7 +351,41 @@ fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError
 /// Whether the driver of an interface may support AF_XDP's zero copy. Kernels before 6.3 do not report it; their
 /// virtual interfaces had no zero copy.
 fn may_zero_copy(link: &LinkInfo) -> Result<bool, DeviceError> {
-    Ok(has_zero_copy(link.index)?.unwrap_or(link.kind.is_none()))
+    let features = xdp_features(link.index)?;
+    Ok(features.map_or(link.kind.is_none(), |features| features.has_zero_copy()))
+}
+
+/// A mechanism that can serve an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MechanismForecast {
+    /// Name, with which the mode of a port begins: `AF_XDP zero-copy`.
+    pub name: String,
+    /// Reason why the interface is not served so, if one is known.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// The mechanisms for `interface`, a name in the calling thread's network namespace, in the order in which a port of the
+/// bare name tries them. The interface is not touched: a driver can refuse a mechanism for a reason that it does not
+/// report.
+///
+/// # Errors
+/// [`DeviceError`], for example if there is no such interface.
+pub fn mechanisms(interface: &str) -> Result<Vec<MechanismForecast>, DeviceError> {
+    let link = link_by_name(interface)?;
+    let mut mechanisms = Vec::new();
+    if let Some(program) = link.xdp {
+        let reason = format!("XDP program {} is attached to it", program.prog_id);
+        let remedy = format!("`ip link set dev {interface} xdp off`, or the option force, takes it off");
+        let obstacle = Some(Obstacle { reason, remedy });
+        mechanisms.push(MechanismForecast { name: "AF_XDP".to_owned(), obstacle });
+    } else {
+        let modes = af_xdp::obstacles(&link, xdp_features(link.index)?);
+        mechanisms.extend(
+            modes.map(|(mode, obstacle)| MechanismForecast { name: format!("AF_XDP {mode}"), obstacle }),
+        );
+    }
+    mechanisms.push(MechanismForecast { name: "AF_PACKET".to_owned(), obstacle: None });
+    Ok(mechanisms)
 }
 
 fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
@@ -601,7 +635,7 @@ mod tests {
             // The loopback's driver has no zero copy, but loopback is of no virtual kind. So the result is open if the
             // kernel does not report it.
             let loopback = link_by_name("lo").unwrap();
-            let told = has_zero_copy(loopback.index).unwrap();
+            let told = xdp_features(loopback.index).unwrap();
             assert_eq!(may_zero_copy(&loopback).unwrap(), told.is_none());
         });
     }

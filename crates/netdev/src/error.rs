@@ -9,7 +9,7 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum NetdevError {
     /// No interface of that name in the namespace of the calling thread.
-    #[error("there is no interface {name}{}; there are: {}", in_words(.namespace), list_of(.existing))]
+    #[error("there is no interface {name}{}; {}there are: {}", in_words(.namespace), meant(.name, .existing), list_of(.existing))]
     NoInterface {
         /// The requested name.
         name: String,
@@ -82,6 +82,14 @@ impl NetdevError {
     }
 }
 
+/// The existing name that is likely meant by `name`, as a question: one letter in three may be wrong.
+fn meant(name: &str, existing: &[String]) -> String {
+    let distance = |other: &&String| strsim::osa_distance(name, other);
+    let nearest = existing.iter().min_by_key(distance);
+    let likely = nearest.filter(|other| distance(other) * 3 <= name.len());
+    likely.map(|other| format!("did you mean {other}? ")).unwrap_or_default()
+}
+
 fn in_words(namespace: &Option<Box<str>>) -> String {
     namespace.as_ref().map(|name| format!(" in network namespace {name}")).unwrap_or_default()
 }
@@ -104,5 +112,25 @@ fn advice(errno: Errno) -> &'static str {
         Errno::INVAL | Errno::RANGE => "the value is outside the driver's limits: ip -d link shows them",
         Errno::ADDRNOTAVAIL => "an interface cannot have this address: it must be unicast and not zero",
         _ => "ip link and the kernel's log (dmesg) may give details",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_interface_is_suggested_and_another_one_is_not() {
+        let existing = ["lo", "eth0", "enp3s0f1"].map(str::to_owned);
+        for (name, likely) in [
+            ("eht0", "did you mean eth0? "),
+            ("eth00", "did you mean eth0? "),
+            ("ep3s0f1", "did you mean enp3s0f1? "),
+            ("wlan0", ""),
+            ("l", ""),
+        ] {
+            assert_eq!(meant(name, &existing), likely, "{name}");
+        }
+        assert_eq!(meant("eth0", &[]), "");
     }
 }

@@ -1,5 +1,7 @@
 //! A driver's reports through ethtool: speed, queues, rings.
 
+use rustix::io::Errno;
+
 use crate::error::NetdevError;
 use crate::ethtool_message::ask;
 use crate::link::{check_name, link_by_name};
@@ -14,6 +16,11 @@ const RINGS_TX: u16 = 9;
 const CHANNELS_GET: u8 = 17;
 const CHANNELS_RX: u16 = 6;
 const CHANNELS_COMBINED: u16 = 9;
+
+/// `SIOCETHTOOL` of linux/sockios.h.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+/// `ETHTOOL_GDRVINFO` of linux/ethtool.h.
+const GDRVINFO: u32 = 3;
 
 /// `SPEED_UNKNOWN` of linux/ethtool.h.
 const SPEED_UNKNOWN: u32 = u32::MAX;
@@ -50,6 +57,36 @@ pub fn rings(interface: &str) -> Result<RingParams, NetdevError> {
     let answer = ask(interface, RINGS_GET, "rings")?;
     let number = |kind| answer.number(kind).unwrap_or(0);
     Ok(RingParams { rx: number(RINGS_RX), tx: number(RINGS_TX) })
+}
+
+/// `struct ethtool_drvinfo` of linux/ethtool.h; versions, bus and sizes of dumps are the rest.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// Name of the driver of `interface`, such as `igb` or `veth`. Netlink has no request for it.
+///
+/// # Errors
+/// [`NetdevError::Unsupported`] if the interface has no driver that reports one, like loopback; others, for example if
+/// there is no such interface.
+pub fn driver_name(interface: &str) -> Result<String, NetdevError> {
+    link_by_name(interface)?;
+    let mut info = DriverInfo { command: GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    let value = libc::__c_anonymous_ifr_ifru { ifru_data: std::ptr::from_mut(&mut info).cast() };
+    let mut request = interface_request(interface, value);
+    interface_ioctl(&interface_socket()?, SIOCETHTOOL, &mut request).map_err(|source| match source {
+        Errno::OPNOTSUPP => NetdevError::Unsupported { interface: interface.to_owned(), what: "driver" },
+        source => NetdevError::Refused {
+            operation: format!("read the driver of {interface}"),
+            source,
+            kernel_message: None,
+        },
+    })?;
+    let name = info.driver.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Makes the card of `interface` stamp each received frame by the card's clock. Netlink has no request for that before
@@ -117,6 +154,15 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_names_its_driver_if_it_has_one() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            assert_eq!(driver_name("va").unwrap(), "veth");
+            assert!(matches!(driver_name("lo"), Err(NetdevError::Unsupported { .. })));
+        });
+    }
+
+    #[test]
     fn loopback_has_no_rings() {
         in_new_namespace(|| {
             let none = rings("lo").unwrap_err().to_string();
@@ -127,8 +173,12 @@ mod tests {
     #[test]
     fn requests_for_a_missing_interface_list_existing_ones() {
         in_new_namespace(|| {
-            let refused =
-                [link_speed("vc").map(drop), rings("vc").map(drop), real_queue_count("vc").map(drop)];
+            let refused = [
+                link_speed("vc").map(drop),
+                rings("vc").map(drop),
+                real_queue_count("vc").map(drop),
+                driver_name("vc").map(drop),
+            ];
             for answer in refused {
                 let text = answer.unwrap_err().to_string();
                 assert!(

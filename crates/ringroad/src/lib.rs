@@ -70,6 +70,12 @@ pub mod catalogue {
     pub use ringroad_drivers::catalogue::{NETNS, kinds};
 }
 
+/// Mechanisms that serve network interfaces.
+pub mod interface {
+    pub use ringroad_drivers::af_xdp::Obstacle;
+    pub use ringroad_drivers::nic::{MechanismForecast, mechanisms};
+}
+
 pub use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortNameError};
 pub use ringroad_port::clock::{Clock, monotonic_ns};
 pub use ringroad_port::drop_cause::DropCause;

@@ -18,6 +18,12 @@ def test_records_are_read_back_unchanged(count: int) -> None:
     assert read_records(write_records(records), "test") == records
 
 
+def test_a_record_of_version_0_1_0_is_read() -> None:
+    (record,) = read_record_file(Path(__file__).parent / "record_of_version_0_1_0.json")
+    assert (record.name, record.lab_version) == ("RUN_OF_0_1_0", "0.1.0")
+    assert record.measurements[0].outcome.metrics["throughput_fps"].value > 0
+
+
 RIGHT = json.loads(fabricated_run().model_dump_json())
 
 

@@ -18,15 +18,29 @@ from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.tables import Token
 
-# Output of `sqlite3 .dump` for a store of the first migration with one fabricated run.
+# Outputs of `sqlite3 .dump` for stores with one fabricated run: of the first migration, and of a released version.
 FIRST_SCHEMA = Path(__file__).parent / "store_of_schema_0001.sql"
+VERSION_0_1_0 = Path(__file__).parent / "store_of_version_0_1_0.sql"
+
+
+def make_store(path: Path, dump: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as old:
+        old.executescript(dump.read_text())
+    old.close()
+
+
+def test_a_store_of_version_0_1_0_is_upgraded_and_read(path: Path) -> None:
+    make_store(path, VERSION_0_1_0)
+    with ResultStore(str(path)) as store:
+        record = store.get_run(store.resolve("baseline-of-0.1.0"))
+        assert (record.name, record.lab_version) == ("RUN_OF_0_1_0", "0.1.0")
+        assert record.measurements[0].outcome.metrics["throughput_fps"].value > 0
+        store.add_run(fabricated_run())
 
 
 def test_a_store_of_the_first_schema_is_upgraded_and_read(path: Path) -> None:
-    path.parent.mkdir()
-    with sqlite3.connect(path) as old:
-        old.executescript(FIRST_SCHEMA.read_text())
-    old.close()
+    make_store(path, FIRST_SCHEMA)
     with ResultStore(str(path)) as store:
         (summary,) = store.summaries(RunFilter(name="OLD_RUN", dut="ovs"))
         record = store.get_run(summary.run_id)

@@ -6,7 +6,7 @@ use ringroad_control::{Reply, Request};
 
 use crate::commands::config::save;
 use crate::failure::Failure;
-use crate::options::{Global, PortSizeArgs};
+use crate::options::{Global, PortSizeArgs, switch_port};
 use crate::output::Output;
 use crate::verb::{MainVerb, request};
 
@@ -19,7 +19,7 @@ use crate::verb::{MainVerb, request};
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// Name of the port, such as vale0:a
-    #[arg(value_name = "PORT")]
+    #[arg(value_name = "PORT", value_parser = switch_port)]
     name: String,
     /// Driver of the port, such as xdp:eth0@mode=native, tap:t0 or memif:SOCKET; `ringroad kinds` shows all [default:
     /// the interface of the port's name]

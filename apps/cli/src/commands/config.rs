@@ -9,7 +9,7 @@ use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Global, switch_port};
 use crate::output::Output;
 use crate::verb::{MainVerb, request};
 
@@ -58,7 +58,7 @@ enum Verb {
     /// is, comments included.
     Save {
         /// Names of the ports [default: all]
-        #[arg(value_name = "PORT")]
+        #[arg(value_name = "PORT", value_parser = switch_port)]
         ports: Vec<String>,
     },
 }

@@ -16,12 +16,12 @@ use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use self::namespace_keeper::NamespaceKeeper;
-use crate::commands::guests::Guest;
+use crate::commands::guests::{Guest, guest_name};
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::namespaces::{self, CARRIER_PATIENCE, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Global, switch_port};
 use crate::output::Output;
 use crate::verb::MainVerb;
 
@@ -38,10 +38,10 @@ pub(crate) use self::namespace_keeper::KeepNamespaceArgs;
 #[derive(Debug, Args)]
 pub(crate) struct ContainerArgs {
     /// Name of the container
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = guest_name)]
     name: String,
     /// Port of a switch that the interface becomes
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = switch_port)]
     port: String,
     /// Kind of the interface [default: veth, or tap before Linux 6.6]
     #[arg(long, value_name = "HOW")]

@@ -5,7 +5,7 @@ use ringroad_control::Request;
 
 use crate::commands::config::save;
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Global, switch_port};
 use crate::output::Output;
 use crate::verb::{MainVerb, ask};
 
@@ -13,7 +13,7 @@ use crate::verb::{MainVerb, ask};
 #[derive(Debug, Args)]
 pub(crate) struct DetachArgs {
     /// Name with which the port was attached
-    #[arg(value_name = "PORT")]
+    #[arg(value_name = "PORT", value_parser = switch_port)]
     name: String,
     /// Remove a port that a program has open, and take it from that program
     #[arg(long)]

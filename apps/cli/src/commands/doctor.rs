@@ -16,9 +16,16 @@ use crate::verb::MainVerb;
 
 /// Check what this machine offers, and advise
 ///
+/// With INTERFACE: by which mechanism Ringroad serves this interface, and why by no better one. The interface is only
+/// looked at, not opened. It is looked up in the network namespace in which the command runs.
+///
 /// "fail" stops Ringroad from working here and makes the exit status 1; "warn" costs speed or a feature.
 #[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {}
+pub(crate) struct DoctorArgs {
+    /// Network interface, such as eth0
+    #[arg(value_name = "INTERFACE")]
+    interface: Option<String>,
+}
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,6 +47,12 @@ struct Check {
     advice: String,
 }
 
+impl From<(&'static str, Outcome)> for Check {
+    fn from((check, (verdict, finding, advice)): (&'static str, Outcome)) -> Self {
+        Self { check, verdict, finding, advice }
+    }
+}
+
 /// Outcome of a check: verdict, finding and advice.
 type Outcome = (Verdict, String, String);
 
@@ -55,11 +68,9 @@ fn fail(finding: impl Into<String>, advice: impl Into<String>) -> Outcome {
     (Verdict::Fail, finding.into(), advice.into())
 }
 
-/// Makes all checks.
-fn checks(socket: &Path) -> Vec<Check> {
-    let outcomes = ringroad_itself::checks(socket).into_iter();
-    let outcomes = outcomes.chain(machine::checks()).chain(interfaces::checks());
-    outcomes.map(|(check, (verdict, finding, advice))| Check { check, verdict, finding, advice }).collect()
+/// Makes all checks of the machine.
+fn checks(socket: &Path) -> Vec<(&'static str, Outcome)> {
+    [ringroad_itself::checks(socket), machine::checks(), interfaces::checks()].concat()
 }
 
 #[derive(Debug, Serialize)]
@@ -69,10 +80,17 @@ struct Diagnosis {
 }
 
 impl MainVerb for DoctorArgs {
-    const EXAMPLES: &str = "ringroad doctor";
+    const EXAMPLES: &str = "\
+ringroad doctor
+# Whether eth0 gets zero copy, and why not
+ringroad doctor eth0";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let checks = checks(&global.socket_path());
+        let checks = match &self.interface {
+            Some(interface) => interfaces::checks_of(interface, &global.socket_path())?,
+            None => checks(&global.socket_path()),
+        };
+        let checks: Vec<Check> = checks.into_iter().map(Check::from).collect();
         let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail);
         let names = failed.map(|check| check.check).collect::<Vec<_>>().join(", ");
         let diagnosis = Diagnosis { healthy: names.is_empty(), checks };
@@ -109,19 +127,19 @@ mod tests {
 
     #[test]
     fn every_failed_check_has_advice() {
-        let checks = checks(Path::new("/nonexistent/folder/socket"));
+        let socket = Path::new("/nonexistent/folder/socket");
+        let checks = checks(socket);
         assert!(checks.len() > 10);
-        for check in checks {
-            assert_eq!(check.verdict == Verdict::Ok, check.advice.is_empty(), "{check:?}");
+        for check in checks.into_iter().chain(interfaces::checks_of("lo", socket).unwrap()) {
+            let (_, (verdict, _, advice)) = &check;
+            assert_eq!(*verdict == Verdict::Ok, advice.is_empty(), "{check:?}");
         }
     }
 
     #[test]
     fn advice_is_printed_below_its_check() {
         let outcomes = [("kernel", ok("6.1")), ("memory", fail("none", "buy some"))];
-        let checks = outcomes
-            .map(|(check, (verdict, finding, advice))| Check { check, verdict, finding, advice })
-            .to_vec();
+        let checks = outcomes.map(Check::from).to_vec();
         let text = text(&Diagnosis { healthy: false, checks });
         assert_eq!(text, "ok    kernel: 6.1\nFAIL  memory: none\n      buy some");
     }

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use clap::Args;
-use ringroad_control::{Reply, Request};
+use ringroad_control::{Connection, ControlError, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::Failure;
@@ -22,6 +22,12 @@ impl MainVerb for DownArgs {
     const EXAMPLES: &str = "ringroad down";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        if let Err(ControlError::DaemonNotRunning { path }) = Connection::connect(global.socket_path()) {
+            return Err(Failure::new(
+                format!("no daemon listens on {}, so there is nothing to stop", path.display()),
+                "--socket or $RINGROAD_SOCKET names the socket of another daemon",
+            ));
+        }
         let mut connection = global.connect()?;
         request!(connection, &Request::Stop, Reply::Done => ())?;
         // The connection is hung up when the daemon has ended.

@@ -14,7 +14,7 @@ use ringroad_traffic::header::HexBytes;
 
 use crate::failure::Failure;
 use crate::frame_options::frame_of;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::verb::{MainVerb, request};
 
@@ -29,16 +29,17 @@ const START: usize = 256;
 /// measured or learned.
 ///
 /// The frame is given by its headers, in the syntax of flows; unset fields are zero, and nw_ttl= and mpls_ttl= set the
-/// TTLs. The whole frame can be given by --hex or --pcap.
+/// TTLs. in_port= takes the port's number, or its name as `ringroad trace` prints it. The whole frame can be given by
+/// --hex or --pcap.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH")]
+    #[arg(value_name = "SWITCH", value_parser = switch_name)]
     switch: String,
     /// Headers of the frame, such as in_port=1,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
     #[arg(value_name = "HEADERS", required_unless_present_any = ["hex", "pcap"], conflicts_with_all = ["hex", "pcap"])]
     headers: Option<String>,
-    /// Port that receives the frame: its number for flow tables, or its name
+    /// Port that receives the frame: its number for flow tables, or its name, such as vale0:a
     #[arg(long, value_name = "PORT")]
     in_port: Option<String>,
     /// Bytes of the whole frame without FCS, in hexadecimal digits
@@ -73,16 +74,16 @@ impl ExplainArgs {
             (None, Some(file)) => Some(frame_of(Path::new(file), self.number)?),
             (None, None) => None,
         };
-        let headers = self.headers.as_deref().map(read).transpose()?.unwrap_or_default();
+        let (headers, named) = without_named_port(self.headers.as_deref().unwrap_or_default());
+        let headers = read(&headers)?;
         let value = |field| headers.fields.exact(field);
-        let in_port = self.in_port.as_ref().map(|port| port_of(&self.switch, port));
-        let from =
-            in_port.or_else(|| value(OxmField::InPort).map(|port| port.to_string())).ok_or_else(|| {
-                Failure::usage(
-                    "at which port does the frame arrive?",
-                    "add in_port=1 to its headers, or --in-port PORT",
-                )
-            })?;
+        let numbered = || value(OxmField::InPort).map(|port| port.to_string());
+        let from = self.in_port.clone().or(named).or_else(numbered).ok_or_else(|| {
+            Failure::usage(
+                "at which port does the frame arrive?",
+                "add in_port=1 or in_port=vale0:a to its headers, or --in-port PORT",
+            )
+        })?;
         let bytes = match whole {
             Some(bytes) => bytes,
             None => sample_frame(&headers).map_err(|field| {
@@ -102,13 +103,38 @@ impl ExplainArgs {
     }
 }
 
-/// Returns the name of a port without that of its switch, with which it can be given.
-pub(super) fn port_of(switch: &str, port: &str) -> String {
-    port.strip_prefix(switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
+/// Splits headers into those of flows, whose ports are numbers, and the name of the port in `in_port=NAME`.
+fn without_named_port(text: &str) -> (String, Option<String>) {
+    let name_of = |item: &str| {
+        let port = item.trim().strip_prefix("in_port=")?;
+        (!port.starts_with("0x") && port.parse::<u32>().is_err()).then(|| port.to_owned())
+    };
+    let named = text.split(',').find_map(name_of);
+    let others = text.split(',').filter(|item| name_of(item).is_none()).collect::<Vec<_>>().join(",");
+    (others, named)
 }
 
 fn read(text: &str) -> Result<Headers, Failure> {
     text.parse().map_err(|error| {
         Failure::usage(format!("headers {text:?}: {error}"), "man ovs-fields has the fields and their names")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_taken_out_of_headers_by_name_and_left_in_by_number() {
+        for (text, others, named) in [
+            ("in_port=vale0:a,tcp,tp_dst=80", "tcp,tp_dst=80", Some("vale0:a")),
+            ("tcp, in_port=eth0^", "tcp", Some("eth0^")),
+            ("in_port=7,tcp", "in_port=7,tcp", None),
+            ("in_port=0x7", "in_port=0x7", None),
+            ("in_port=vale0:7", "", Some("vale0:7")),
+            ("", "", None),
+        ] {
+            assert_eq!(without_named_port(text), (others.to_owned(), named.map(str::to_owned)), "{text}");
+        }
+    }
 }

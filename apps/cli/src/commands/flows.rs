@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::failure::Failure;
 use crate::flow_client::FlowClient;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::text_files::read_text_or_input;
 use crate::verb::MainVerb;
@@ -31,6 +31,7 @@ enum Verb {
     /// Show flows and their counters
     Dump {
         /// Name of the switch, such as vale0
+        #[arg(value_parser = switch_name)]
         switch: String,
         /// Show only flows that match no other packets than this match, such as table=1,ip,nw_dst=10.0.0.0/8
         #[arg(value_name = "MATCH", default_value = "")]
@@ -39,6 +40,7 @@ enum Verb {
     /// Add flows; a flow with the same table, match and priority is replaced
     Add {
         /// Name of the switch
+        #[arg(value_parser = switch_name)]
         switch: String,
         /// Flows, such as priority=10,in_port=1,actions=output:2
         #[arg(value_name = "FLOW", required_unless_present = "file")]
@@ -50,6 +52,7 @@ enum Verb {
     /// Delete flows
     Del {
         /// Name of the switch
+        #[arg(value_parser = switch_name)]
         switch: String,
         /// Delete flows that match no other packets than this match [default: all flows]
         #[arg(value_name = "MATCH", default_value = "")]
@@ -61,6 +64,7 @@ enum Verb {
     /// Make the flows those of a file: other flows are deleted, and equal flows keep their counters
     Replace {
         /// Name of the switch
+        #[arg(value_parser = switch_name)]
         switch: String,
         /// File with a flow in each line; - for standard input
         #[arg(value_name = "FILE")]
@@ -72,6 +76,7 @@ enum Verb {
     /// they do.
     Diff {
         /// Name of the switch
+        #[arg(value_parser = switch_name)]
         switch: String,
         /// File with a flow in each line; - for standard input
         #[arg(value_name = "FILE")]

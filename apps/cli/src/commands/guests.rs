@@ -14,7 +14,7 @@ use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::attached_ports_path;
 use ringroad_control::{Connection, ControlError, Reply, Request};
 use ringroad_guest::process::ProcessIdentity;
-use ringroad_guest::record::{RegistryLock, check_socket_path};
+use ringroad_guest::record::{RegistryLock, check_name, check_socket_path};
 use ringroad_guest::{GuestKind, GuestRecord, GuestRegistry};
 use ringroad_netdev::Namespace;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -24,6 +24,11 @@ use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 use crate::verb::request;
+
+/// Parses the name of a guest.
+pub(super) fn guest_name(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
 
 /// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources. If this process is
 /// killed, the daemon removes the ports, and the interfaces behind them.

@@ -15,7 +15,7 @@ use crate::commands::guests::attach;
 use crate::commands::link::addresses::Addresses;
 use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::output::table::table;
 use crate::run::SignalFlag;
@@ -35,7 +35,7 @@ pub(crate) struct LinkArgs {
     #[arg(value_name = "NAMESPACE", required = true)]
     namespaces: Vec<String>,
     /// Name of the switch
-    #[arg(long, value_name = "SWITCH", default_value = "vale0")]
+    #[arg(long, value_name = "SWITCH", default_value = "vale0", value_parser = switch_name)]
     switch: String,
     /// Name of the interface in each namespace
     #[arg(long = "name", value_name = "IFACE", default_value = INNER_NAME)]

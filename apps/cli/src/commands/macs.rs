@@ -6,7 +6,7 @@ use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::output::table::{Column, table};
 use crate::verb::{MainVerb, ask, request};
@@ -18,7 +18,7 @@ use crate::verb::{MainVerb, ask, request};
 #[derive(Debug, Args)]
 pub(crate) struct MacsArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH")]
+    #[arg(value_name = "SWITCH", value_parser = switch_name)]
     switch: String,
     /// Assign an address to a port of the switch permanently
     #[arg(long, value_name = "MAC=PORT", group = "change", value_parser = placement)]

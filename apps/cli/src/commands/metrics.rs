@@ -17,8 +17,17 @@ use crate::verb::MainVerb;
 #[derive(Debug, Args)]
 pub(crate) struct MetricsArgs {
     /// Serve over HTTP at this address, such as 127.0.0.1:9464, or at the path of a UNIX socket
-    #[arg(long, value_name = "ADDRESS|PATH")]
+    #[arg(long, value_name = "ADDRESS|PATH", value_parser = endpoint)]
     listen: Option<String>,
+}
+
+/// Parses an address with a port, or the path of a socket.
+fn endpoint(text: &str) -> Result<String, String> {
+    let is_address = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match text.contains('/') || is_address() {
+        true => Ok(text.to_owned()),
+        false => Err("give an address such as 127.0.0.1:9464, or a path such as ./metrics.sock".to_owned()),
+    }
 }
 
 #[derive(Debug, Serialize)]

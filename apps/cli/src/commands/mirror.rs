@@ -5,7 +5,7 @@ use ringroad_control::message::{Mirror, MirrorDirection};
 use ringroad_control::{Reply, Request};
 
 use crate::failure::Failure;
-use crate::options::{Choice, Global, one_of};
+use crate::options::{Choice, Global, one_of, switch_name, switch_port};
 use crate::output::Output;
 use crate::output::table::table;
 use crate::verb::{MainVerb, ask, request};
@@ -18,10 +18,10 @@ use crate::verb::{MainVerb, ask, request};
 #[derive(Debug, Args)]
 pub(crate) struct MirrorArgs {
     /// Port whose frames are copied, such as vale0:a, or a switch, such as vale0
-    #[arg(value_name = "PORT|SWITCH", requires = "to")]
+    #[arg(value_name = "PORT|SWITCH", value_parser = port_or_switch, requires = "to")]
     from: Option<String>,
     /// Port of the same switch that gets the copies
-    #[arg(long, value_name = "PORT", requires = "from")]
+    #[arg(long, value_name = "PORT", value_parser = switch_port, requires = "from")]
     to: Option<String>,
     /// Direction of the copied frames, as seen from the switch
     #[arg(long, value_name = "WHICH", default_value = "both", value_parser = one_of(&DIRECTIONS), requires = "from")]
@@ -42,6 +42,11 @@ const DIRECTIONS: [Choice<MirrorDirection>; 3] = [
     ("delivered", "Frames that the switch delivers to the port", MirrorDirection::Delivered),
     ("both", "Frames of both directions", MirrorDirection::Both),
 ];
+
+/// Parses the name of a port of a switch, or of a switch.
+fn port_or_switch(text: &str) -> Result<String, String> {
+    switch_name(text).or_else(|_| switch_port(text))
+}
 
 impl MainVerb for MirrorArgs {
     const EXAMPLES: &str = "\

@@ -4,7 +4,7 @@ use clap::Args;
 use ringroad_control::Request;
 
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Global, switch_port};
 use crate::output::Output;
 use crate::verb::{MainVerb, ask};
 
@@ -16,10 +16,10 @@ use crate::verb::{MainVerb, ask};
 #[derive(Debug, Args)]
 pub(crate) struct PortArgs {
     /// The port with its options: vlan=, trunk=, native=, isolated, storm=, such as vale0:guest@vlan=20,isolated
-    #[arg(value_name = "PORT@OPTIONS", required_unless_present = "unset")]
+    #[arg(value_name = "PORT@OPTIONS", value_parser = switch_port, required_unless_present = "unset")]
     name: Option<String>,
     /// Remove all these options from a port
-    #[arg(long, value_name = "PORT", conflicts_with = "name")]
+    #[arg(long, value_name = "PORT", value_parser = switch_port, conflicts_with = "name")]
     unset: Option<String>,
 }
 

@@ -26,7 +26,7 @@ use crate::verb::MainVerb;
 #[derive(Debug, Args)]
 pub(crate) struct ScriptArgs {
     /// Script file, and the script's arguments
-    #[arg(value_name = "FILE ARGS", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "FILE ARGS", required = true, num_args = 1.., trailing_var_arg = true)]
     words: Vec<String>,
     /// End after this number of seconds
     #[arg(long, value_name = "S", value_parser = seconds)]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::number_parsers::{count, seconds};
-use crate::options::{DEEP_SLOTS, Global};
+use crate::options::{DEEP_SLOTS, Global, switch_name};
 use crate::output::Output;
 use crate::output::rates::grouped;
 use crate::run::SignalFlag;
@@ -42,7 +42,7 @@ const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
 #[derive(Debug, Args)]
 pub(crate) struct SflowArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH")]
+    #[arg(value_name = "SWITCH", value_parser = switch_name)]
     switch: String,
     /// Address of the collector; its port is 6343 unless given
     #[arg(long, value_name = "HOST[:PORT]")]

@@ -9,7 +9,7 @@ use ringroad_control::report::OpenFlowReport;
 use ringroad_control::{Reply, Request};
 
 use crate::failure::Failure;
-use crate::options::{Choice, Global, one_of};
+use crate::options::{Choice, Global, one_of, switch_name};
 use crate::output::Output;
 use crate::output::table::lines;
 use crate::verb::{MainVerb, ask, request};
@@ -23,7 +23,7 @@ use crate::verb::{MainVerb, ask, request};
 #[derive(Debug, Args)]
 pub(crate) struct SwitchArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH", required_unless_present_any = ["list"])]
+    #[arg(value_name = "SWITCH", required_unless_present_any = ["list"], value_parser = switch_name)]
     switch: Option<String>,
     /// List the switches with flow tables
     #[arg(long, conflicts_with_all = ["switch", "openflow", "learn"])]

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::commands::guests::Guest;
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::failure::Failure;
-use crate::options::{Choice, Global, one_of};
+use crate::options::{Choice, Global, one_of, switch_port};
 use crate::output::Output;
 use crate::verb::MainVerb;
 
@@ -28,7 +28,7 @@ use crate::verb::MainVerb;
 #[derive(Debug, Args)]
 pub(crate) struct TestpmdArgs {
     /// Port of a switch; may be given several times
-    #[arg(long = "port", value_name = "PORT", required = true)]
+    #[arg(long = "port", value_name = "PORT", value_parser = switch_port, required = true)]
     ports: Vec<String>,
     /// Protocol between testpmd's ports and the switch's ports
     #[arg(long, value_name = "HOW", default_value = "vhost-user", value_parser = one_of(&TRANSPORTS))]

@@ -8,10 +8,9 @@ use clap::Args;
 use ringroad_control::report::TracedFrameReport;
 use ringroad_control::{Reply, Request};
 
-use crate::commands::explain::port_of;
 use crate::failure::Failure;
 use crate::number_parsers::seconds;
-use crate::options::Global;
+use crate::options::{Global, switch_name};
 use crate::output::Output;
 use crate::run::SignalFlag;
 use crate::verb::{MainVerb, request};
@@ -27,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// Name of the switch, such as vale0
-    #[arg(value_name = "SWITCH")]
+    #[arg(value_name = "SWITCH", value_parser = switch_name)]
     switch: String,
     /// Trace only frames received by this port of the switch
     #[arg(long, value_name = "PORT")]
@@ -88,6 +87,11 @@ ringroad trace vale0 --from a --count 4096 --drops";
         }
         Ok(())
     }
+}
+
+/// Returns the name of a port without that of its switch, with which it can be given.
+fn port_of(switch: &str, port: &str) -> String {
+    port.strip_prefix(switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
 }
 
 impl TraceArgs {

@@ -24,7 +24,8 @@ impl Server {
         let (switch, mac, name) = StaticAddress { mac, port: name }.parse().map_err(bad)?;
         let fabric = self.parts.ports.table.fabric_mut();
         if !fabric.set_static(&switch, mac, port.map(|_| name.as_str())) {
-            return Err(bad(format!("{mac} is not a static address of {switch}")));
+            let what = format!("{mac} is not a static address of {switch}");
+            return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad macs lists the addresses"));
         }
         self.parts.ports.keep_list();
         info!(%switch, %mac, port = %name, "static address changed");

@@ -10,6 +10,7 @@
 
 mod error;
 mod ledger;
+mod obstacles;
 mod queue;
 mod rings;
 mod socket;
@@ -29,6 +30,8 @@ use ringroad_netdev::LinkWatch;
 use ringroad_ring::region::Region;
 
 pub use error::XdpError;
+pub use obstacles::Obstacle;
+pub(crate) use obstacles::obstacles;
 pub use queue::XdpQueue;
 
 use socket::XdpSocket;

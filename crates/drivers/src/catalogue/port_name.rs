@@ -343,7 +343,7 @@ fn parse_base(text: &str) -> Result<PortBase, String> {
     }
     if let Some((scheme, _)) = plain.split_once(':') {
         if !scheme.starts_with("vale") {
-            return Err(format!("there is no scheme {scheme:?}"));
+            return Err(format!("there is no scheme {scheme:?}, and a switch's name begins with vale"));
         }
         let (switch, port) = split_switch_port(plain)?;
         return Ok(PortBase::Switch { switch: switch.to_owned(), port: port.to_owned() });

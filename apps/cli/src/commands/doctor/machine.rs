@@ -38,7 +38,7 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
 }
 
-fn kernel() -> Outcome {
+pub(super) fn kernel() -> Outcome {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
     match version(&release) {

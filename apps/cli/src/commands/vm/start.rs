@@ -10,12 +10,12 @@ use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, VirtualMachi
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
-use crate::commands::guests::Guest;
 use crate::commands::guests::addresses::{InterfaceAddress, mac_of, station_address};
+use crate::commands::guests::{Guest, guest_name};
 use crate::commands::vm::exec::run_script;
 use crate::failure::Failure;
 use crate::number_parsers::seconds;
-use crate::options::{Choice, Global, one_of};
+use crate::options::{Choice, Global, one_of, switch_port};
 use crate::output::Output;
 use crate::run::SignalFlag;
 use crate::text_files::read_text;
@@ -35,10 +35,10 @@ const ACCELERATORS: [Choice<Accelerator>; 3] = [
 #[derive(Debug, Args)]
 pub(super) struct Start {
     /// Name of the guest
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = guest_name)]
     name: String,
     /// Port of a switch that becomes the guest's next interface; may be given several times
-    #[arg(long = "port", value_name = "PORT")]
+    #[arg(long = "port", value_name = "PORT", value_parser = switch_port)]
     ports: Vec<String>,
     /// Address of the next interface; may be given several times
     #[arg(long = "address", value_name = "ADDRESS/BITS")]
