@@ -1,7 +1,8 @@
 //! Joining of network namespaces to a switch, for the command line and for the CNI plugin.
 //!
 //! [`veth_pair`] makes the pair whose outer end the daemon serves; [`container_name`] finds the namespace of a
-//! container by its name in its engine.
+//! container by its name in its engine; [`address_use`] finds addresses that are in use already.
 
+pub mod address_use;
 pub mod container_name;
 pub mod veth_pair;

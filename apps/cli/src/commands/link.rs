@@ -82,6 +82,8 @@ impl MainVerb for LinkArgs {
         ringroad::ensure_daemon(&global.socket_path())?;
         let mut daemon = global.connect()?;
         let ports = daemon.status()?.ports;
+        let wanted: Vec<_> = (0..namespaces.len()).filter_map(|number| addresses.nth(number)).collect();
+        namespaces::check_addresses(&mut daemon, &self.switch, &namespaces, &wanted)?;
 
         let mut made: Vec<Tap> = Vec::new();
         let mut links = Vec::new();
