@@ -11,6 +11,7 @@ use clap::Parser;
 use ringroad_control::listening_socket::ListeningSocketError::Taken;
 use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::{beside, default_socket_path};
+use ringroad_daemon::claims::name_daemon;
 use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, StartFiles, listen, take_over_lock};
 use ringroad_daemon::logging::LogFiles;
@@ -180,6 +181,7 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
     }
     let socket = arguments.socket.clone().unwrap_or_else(default_socket_path);
     let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    name_daemon(&socket);
     raise_descriptor_limit();
     eventfd::prepare().map_err(|errno| {
         format!("the kernel refuses asynchronous I/O, which wakes programs: {errno}; raise the sysctl fs.aio-max-nr")

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use super::sessions::Session;
 use super::{RequestError, Server, ServerParts, rules};
 use crate::attaching::key_of;
+use crate::claims::take_over_files;
 use crate::config::Config;
 use crate::listen::BACKLOG;
 use crate::openflow::FlowSwitches;
@@ -271,6 +272,7 @@ impl Server {
         if let Err(error) = successor.await_end() {
             problems.push(format!("the end of the process before: {error}"));
         }
+        take_over_files();
         self.parts.ports.retry_openflow();
         self.parts.ports.follow_openflow();
         let lost = self.parts.ports.open_anew(reopenings);
