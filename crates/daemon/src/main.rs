@@ -82,6 +82,10 @@ fn main() -> ExitCode {
     if arguments.detached && !arguments.take_over {
         close_inherited();
     }
+    if arguments.take_over {
+        // It was started by a descriptor, of which the kernel makes the name that ps shows.
+        let _ = rustix::thread::set_name(c"ringroadd");
+    }
     let result = if arguments.background { start_in_background(&arguments) } else { run(&arguments) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
