@@ -148,7 +148,7 @@ fn a_port_reattached_under_traffic_counts_every_frame() {
 }
 
 #[test]
-fn an_interface_is_refused_while_another_program_holds_it() {
+fn an_interface_is_refused_while_another_daemon_holds_it() {
     if !is_root() {
         return;
     }
@@ -158,7 +158,7 @@ fn an_interface_is_refused_while_another_program_holds_it() {
     let theirs = site.outside.link("outer0").xdp;
     let attach = ["attach", "vale0:p0", "--driver", "xdp:outer0"];
     let why = site.refusal(&attach);
-    assert!(why.contains("outer0") && why.contains("another"), "{why}");
+    assert!(why.contains("another daemon has the interface, as vale0:p0"), "{why}");
     assert_eq!(site.outside.link("outer0").xdp, theirs);
     finished(&mut other.ringroad_within(&site.outside, &["detach", "vale0:p0"]));
     finished(&mut site.ringroad(&attach));

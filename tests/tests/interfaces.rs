@@ -16,6 +16,37 @@ use ringroad_tests::transfer::{real_file, there_and_back};
 use serde_json::Value;
 
 #[test]
+fn an_interface_of_another_daemon_is_refused_and_the_other_daemon_is_named() {
+    if !is_root() {
+        return;
+    }
+    for driver in ["xdp:outer0@mode=generic", "packet:outer0"] {
+        let mut site = Testbed::new(1, 1500);
+        site.attach(0, driver);
+        let other = Daemon::within(&site.outside);
+        for asked in ["outer0", "xdp:outer0", "xdp:outer0@force=1", "packet:outer0"] {
+            let why = refusal(
+                &mut other.ringroad_within(&site.outside, &["attach", "vale1:up", "--driver", asked]),
+            );
+            let holder = format!(
+                "another daemon has the interface, as vale0:p0: ringroadd at {}",
+                site.daemon.socket().display()
+            );
+            assert!(why.contains(&holder) && !why.contains("xdp off"), "{asked}: {why}");
+        }
+        // The claim goes to the process that takes over, and ends with a killed one.
+        site.daemon.upgrade();
+        let why = refusal(
+            &mut other.ringroad_within(&site.outside, &["attach", "vale1:up", "--driver", "packet:outer0"]),
+        );
+        assert!(why.contains("another daemon has the interface"), "{why}");
+        site.daemon.crash();
+        finished(&mut other.ringroad_within(&site.outside, &["attach", "vale1:up", "--driver", driver]));
+        assert!(other.port("vale1:up").unwrap().link.unwrap().running);
+    }
+}
+
+#[test]
 fn each_mechanism_carries_a_file_and_gives_the_interface_back() {
     if !is_root() {
         return;

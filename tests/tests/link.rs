@@ -8,7 +8,7 @@ use ringroad_capture::CaptureReader;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, send, station};
-use ringroad_tests::network::{NetworkNamespace, finished, is_root, killed_at_link_change};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root, killed_at_link_change, unused_name};
 use ringroad_tests::service::Service;
 use ringroad_tests::transfer::{real_file, there_and_back};
 use serde_json::Value;
@@ -294,6 +294,61 @@ fn a_link_that_is_killed_at_any_step_leaves_all_or_nothing() {
     assert!(kills > 2, "{kills}");
     a.ping("10.77.0.2");
     finished(&mut daemon.ringroad(&["unlink", a.name(), b.name()]));
+}
+
+#[test]
+fn an_address_in_use_is_refused_with_the_interface_that_has_it() {
+    if !is_root() {
+        return;
+    }
+    let site = Testbed::new(2, &[]);
+    let [_, linked] = &site.stations[..] else { panic!("two stations") };
+    let [new, other] = [NetworkNamespace::new(), NetworkNamespace::new()];
+    let container = unused_name("c");
+    let mut held = Service::start(site.daemon.ringroad(&[
+        "--json",
+        "container",
+        &container,
+        "--port",
+        "vale0:c",
+        "--address",
+        "10.77.0.7/24",
+        "--",
+        "sleep",
+        "1000",
+    ]));
+    held.await_line("\"ready\":true");
+    new.run(&["ip", "address", "add", "10.88.0.2/32", "dev", "lo"]);
+    for (verb, address, interface, namespace) in [
+        (&["link", new.name()][..], "10.77.0.2/24", "rr0", linked.name()),
+        (&["link", new.name()], "10.77.0.7/24", "eth0", container.as_str()),
+        (&["link", new.name()], "10.88.0.2/24", "lo", new.name()),
+        (&["link", new.name(), other.name()], "10.88.0.1/24", "lo", new.name()),
+        (&["link", other.name(), new.name()], "10.88.0.2/24", "lo", new.name()),
+        (
+            &["container", "c", "--port", "vale0:d", "--netns", new.name()],
+            "10.77.0.2/24",
+            "rr0",
+            linked.name(),
+        ),
+    ] {
+        let why = failed(site.daemon.ringroad(&[verb, &["--address", address]].concat()));
+        let expected = format!("is in use already: {interface} in network namespace {namespace} has it");
+        assert!(why.contains(&expected) && why.contains("--address"), "{verb:?}: {why}");
+    }
+    for station in [&new, &other] {
+        let links = station.inside(|| ringroad_netdev::link::links().unwrap());
+        assert_eq!(links.len(), 1, "{links:?}");
+    }
+    // The same address on another switch is another network's.
+    finished(&mut site.daemon.ringroad(&[
+        "link",
+        new.name(),
+        "--switch",
+        "vale1",
+        "--address",
+        "10.77.0.2/24",
+    ]));
 }
 
 #[test]

@@ -172,6 +172,23 @@ fn frames_come_back_unchanged_from_testpmd_as_server() {
 }
 
 #[test]
+fn a_testpmd_with_fewer_queues_is_served_with_as_many_as_it_has() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    for (ours, theirs) in [("role=server", "role=client"), ("role=client", "role=server")] {
+        let (_folder, path) = socket();
+        let mut site = Testbed::new(&path, &format!("{ours},queues=3"));
+        let _peer = site.meet(&path, || testpmd(Memory::Ordinary, &path, [theirs; 2], 1));
+        site.carry();
+        let status = await_conserved(&site.daemon);
+        for peer in peers(&status) {
+            assert_eq!((peer.active_queues, peer.last_error), (1, None), "{ours}");
+        }
+    }
+}
+
+#[test]
 fn a_testpmd_killed_under_traffic_reconnects() {
     if !Testpmd::is_installed() {
         return;

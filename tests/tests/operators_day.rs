@@ -217,7 +217,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
     assert_eq!(state(&day.machine), before);
     // The lock file stays: a lock file that is removed cannot keep two daemons apart.
     let left = files(day.daemon.folder());
-    assert_eq!(left, ["config.toml", "r.sock.lock"].map(str::to_owned).into());
+    assert_eq!(left, ["config.toml", "r.sock.ringroadd.lock"].map(str::to_owned).into());
     assert_eq!(std::fs::read_to_string(day.daemon.folder().join("config.toml")).unwrap(), CONFIG);
     assert_eq!(processes(day.daemon.folder()), [""; 0]);
     day.machine.ping("10.94.0.2");

@@ -142,7 +142,7 @@ fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
     let files = daemon.folder().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
     let mut files: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
     files.sort();
-    assert_eq!(files, ["config.toml", "log", "r.sock.lock"]);
+    assert_eq!(files, ["config.toml", "log", "r.sock.ringroadd.lock"]);
     if let Some(wired) = &wired {
         wired.outside.await_links("interfaces as before", |links| {
             links.iter().all(|link| link.xdp.is_none() && !link.promiscuous && link.name != "t0")

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringroad_tests::daemon::binary;
+use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::network::{address, finished, is_root};
 use ringroad_tests::testbed::{Testbed, host};
 use serde_json::Value;
@@ -84,15 +84,53 @@ fn verify(name: &str, path: &Path) {
     assert!(!printed.contains(name), "{printed}");
 }
 
-/// A site whose daemon has the rights that the unit grants, without the capabilities `dropped`.
-fn site(dropped: &[&str]) -> Testbed {
+/// Words of a command that runs another with the rights that the unit grants, without the capabilities `dropped`.
+fn launcher(dropped: &[&str]) -> Vec<String> {
     let granted = setting("CapabilityBoundingSet").to_lowercase().replace("cap_", "");
     let kept = granted.split(' ').filter(|name| !dropped.contains(name));
     // CAP_IPC_LOCK has the effect of LimitMEMLOCK=infinity, which not every root may set.
     assert_eq!(setting("LimitMEMLOCK"), "infinity");
     let bounding = kept.chain(["ipc_lock"]).fold("-all".to_owned(), |set, name| format!("{set},+{name}"));
     let launcher = ["setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", &bounding];
-    Testbed::launched_by(&launcher, 2, 1500, 1)
+    launcher.map(str::to_owned).into()
+}
+
+/// A site whose daemon has the rights that the unit grants, without the capabilities `dropped`.
+fn site(dropped: &[&str]) -> Testbed {
+    let launcher = launcher(dropped);
+    Testbed::launched_by(&launcher.iter().map(String::as_str).collect::<Vec<_>>(), 2, 1500, 1)
+}
+
+#[test]
+fn the_daemon_writes_its_configuration_with_the_rights_of_the_unit() {
+    if !is_root() {
+        return;
+    }
+    let etc = tempfile::tempdir().unwrap();
+    let folder = etc.path().join("ringroad");
+    let config = folder.join("ringroadd.toml");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(&config, "# mine\n").unwrap();
+    // The folders are mounted as systemd does it: read-only, except for those that the unit names.
+    let (etc, folder) = (etc.path().display(), folder.display().to_string());
+    let mut mounts = format!("mount --bind {etc} {etc} && mount -o remount,bind,ro {etc}");
+    let granted = setting("ReadWritePaths").replace("@CONFDIR@", &folder);
+    for path in granted.split(' ').map(|path| path.trim_start_matches('-')).filter(|path| *path == folder) {
+        mounts += &format!(" && mount --bind {path} {path} && mount -o remount,bind,rw {path}");
+    }
+    let rights = launcher(&[]).join(" ");
+    let script = format!(r#"{mounts} && exec {rights} "$1" --socket "$3" --config {}"#, config.display());
+    let daemon = Daemon::launched_by(&["unshare", "--mount", "sh", "-c", &script, "sh"], "");
+    let told = || std::fs::read_to_string(&config).unwrap();
+    finished(&mut daemon.ringroad(&["attach", "vale0:sink", "--driver", "null:"]));
+    finished(&mut daemon.ringroad(&["config", "save"]));
+    assert!(told().contains("# mine\n") && told().contains("vale0:sink"), "{}", told());
+    let new = daemon.folder().join("new.toml");
+    std::fs::write(&new, "[log]\nlevel = \"debug\"\n").unwrap();
+    finished(daemon.ringroad(&["config", "apply"]).arg(&new));
+    assert_eq!(told(), "[log]\nlevel = \"debug\"\n");
+    let left = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["ringroadd.toml"]);
 }
 
 #[test]

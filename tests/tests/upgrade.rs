@@ -1,6 +1,7 @@
 //! `ringroad upgrade`: a new daemon continues where the running one stops.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringroad::control::Connection;
@@ -12,7 +13,9 @@ use ringroad_tests::frames::{numbered, receive, send, station};
 use ringroad_tests::network::{NetworkNamespace, finished, is_root, unused_name};
 use ringroad_tests::ping::{assert_all_answered, ping_command};
 use ringroad_tests::service::Service;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use tempfile::TempDir;
 
 #[test]
 fn a_stream_loses_no_frame_through_upgrades_and_counters_continue() {
@@ -128,7 +131,7 @@ fn containers_keep_their_links_and_interfaces_are_reopened() {
         assert!(daemon.port("vale0:up").is_some_and(|port| port.error.is_none()));
     }
     for (_, service) in &mut containers {
-        service.signal(rustix::process::Signal::TERM);
+        service.signal(Signal::TERM);
         service.await_end();
     }
     await_conserved(&daemon);
@@ -330,38 +333,117 @@ fn changed_settings_of_a_configured_port_outlive_its_reopening_and_a_reload() {
     }
 }
 
-/// A program that reports, as a daemon that can take over does, that it has another form of the state.
-fn program_of_another_form() -> String {
-    let body = r#"{"Ready":{"form":1,"version":"0.0.9","takes_flow_tables":true}}"#;
-    let octal: String =
-        u64::try_from(body.len()).unwrap().to_le_bytes().map(|byte| format!("\\{byte:03o}")).concat();
-    let none = "\\000".repeat(8);
-    format!("#!/bin/sh\nprintf '{octal}{none}' >&0\nprintf '%s' '{body}' >&0\nexec sleep 1000\n")
+/// Message of a program that reports, as a daemon that can take over does, that it has another form of the state.
+fn another_form() -> Vec<u8> {
+    let body = br#"{"Ready":{"form":1,"version":"0.0.9","takes_flow_tables":true}}"#;
+    [&(body.len() as u64).to_le_bytes()[..], &[0; 8], body].concat()
+}
+
+/// A daemon whose program can be replaced.
+struct Installed {
+    daemon: Daemon,
+    folder: TempDir,
+}
+
+impl Installed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("ringroadd");
+        install(&binary("ringroadd"), &program);
+        let start = format!("shift; exec {} \"$@\"", program.display());
+        let daemon = Daemon::launched_by(&["sh", "-c", &start, "sh"], "");
+        Self { daemon, folder }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("ringroadd")
+    }
+}
+
+fn install(from: &Path, to: &Path) {
+    finished(Command::new("install").arg("-m755").arg(from).arg(to));
 }
 
 #[test]
 fn a_program_that_knows_another_form_of_the_state_does_not_take_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("ringroadd").display().to_string();
-    let install = |from: &std::path::Path| {
-        finished(Command::new("install").arg("-m755").arg(from).arg(&program));
-    };
-    install(&binary("ringroadd"));
-    let start = format!("shift; exec {program} \"$@\"");
-    let daemon = Daemon::launched_by(&["sh", "-c", &start, "sh"], "");
+    let site = Installed::new();
+    let daemon = &site.daemon;
     let mut a = daemon.open("vale0:a");
-    attach(&daemon, "vale0:out", &format!("pcap:out={}", daemon.folder().join("out.pcap").display()));
-    let (before, pid) = (names(&daemon), daemon.status().pid);
-    let other = folder.path().join("other");
-    std::fs::write(&other, program_of_another_form()).unwrap();
-    install(&other);
-    let refused = failing_upgrade(&daemon, &[], 1);
+    attach(daemon, "vale0:out", &format!("pcap:out={}", daemon.folder().join("out.pcap").display()));
+    let (before, pid) = (names(daemon), daemon.status().pid);
+    install(&binary("other_daemon"), &site.program());
+    std::fs::write(site.folder.path().join("ringroadd.answer"), another_form()).unwrap();
+    let refused = failing_upgrade(daemon, &[], 1);
     assert!(refused.contains("cannot hand over to ringroadd 0.0.9; restart the daemon"), "{refused}");
-    assert_eq!((names(&daemon), daemon.status().pid), (before.clone(), pid));
-    install(&binary("ringroadd"));
+    assert_eq!((names(daemon), daemon.status().pid), (before.clone(), pid));
+    install(&binary("ringroadd"), &site.program());
     daemon.upgrade();
-    assert_eq!(names(&daemon), before);
+    assert_eq!(names(daemon), before);
     send(&mut a, &[0xff; 60]);
     a.tx().sync().unwrap();
-    await_conserved(&daemon);
+    await_conserved(daemon);
+}
+
+#[test]
+fn a_daemon_serves_on_while_a_new_program_hangs() {
+    let site = Installed::new();
+    let daemon = &site.daemon;
+    let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| daemon.open(name));
+    install(&binary("other_daemon"), &site.program());
+    let mut first = Service::start(daemon.ringroad(&["upgrade"]));
+    let mut started = None;
+    daemon.await_status("new process", |_| {
+        let log = daemon.log();
+        let line = log.lines().find(|line| line.contains("a new process will take over"));
+        let pid = line.and_then(|line| line.split_once("pid=")?.1.split(' ').next()?.parse().ok());
+        started = pid.and_then(Pid::from_raw);
+        started.is_some()
+    });
+    // The second upgrade follows the first.
+    install(&binary("ringroadd"), &site.program());
+    let mut second = Service::start(daemon.ringroad(&["--json", "upgrade"]));
+    attach(daemon, "vale0:out", "null:no-rx=1");
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut b), [0xff; 60]);
+    rustix::process::kill_process(started.unwrap(), Signal::KILL).unwrap();
+    let (status, printed) = first.await_end();
+    // If the daemon had not served meanwhile, the new process would have been late before it was killed.
+    assert!(!status.success() && printed.contains("the other process has ended"), "{printed}");
+    let (status, printed) = second.await_end();
+    assert!(status.success(), "{printed}");
+    assert!(names(daemon).contains(&"vale0:out".to_owned()));
+    await_conserved(daemon);
+}
+
+#[test]
+fn a_program_that_others_can_replace_is_not_started() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let site = Installed::new();
+    let allow = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = || {
+        let told = failing_upgrade(&site.daemon, &[], 1);
+        assert!(told.contains("belongs to another user, or others can write it"), "{told}");
+    };
+    for mode in [0o777, 0o775] {
+        allow(site.folder.path(), mode);
+        refused();
+    }
+    allow(site.folder.path(), 0o755);
+    allow(&site.program(), 0o757);
+    refused();
+    // A link to a program in a folder that others can write.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let target = elsewhere.path().join("ringroadd");
+    install(&binary("ringroadd"), &target);
+    std::fs::remove_file(site.program()).unwrap();
+    symlink(&target, site.program()).unwrap();
+    allow(elsewhere.path(), 0o777);
+    refused();
+    // The sticky bit keeps others from replacing the file.
+    allow(elsewhere.path(), 0o1777);
+    let pid = site.daemon.upgrade()["pid"].as_u64().unwrap();
+    assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "ringroadd\n");
 }

@@ -3,6 +3,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
+use ringroad_attachment::address_use::find_use;
 use ringroad_attachment::device_text::{DeviceTextError, device_text};
 use ringroad_attachment::veth_pair::{AttachmentError, DaemonNamespace, outside, remove_interface};
 use ringroad_control::message::{ErrorKind, PortSpec};
@@ -108,6 +109,7 @@ impl<'a> RequestContext<'a> {
         let in_sandbox = self.request.namespace.clone();
         let scheme = match self.request.network.kind {
             Kind::Veth => {
+                self.check_addresses(&sandbox, outcome)?;
                 let outside = outside(&mut self.daemon).map_err(refused)?;
                 let (outer, mtu) = (self.port.clone(), self.request.network.mtu);
                 let pair = interface::make(&outside, &sandbox, &inner, &outer, mtu).map_err(refused)?;
@@ -135,6 +137,14 @@ impl<'a> RequestContext<'a> {
         made.map_err(|error| CniError::new(Code::Io, self.socket_folder().display(), error))?;
         self.attach(driver).inspect_err(|_| drop(std::fs::remove_dir(self.socket_folder())))?;
         Ok(vec![json!({ "name": inner, "sandbox": in_sandbox, "socketPath": socket })])
+    }
+
+    /// Refuses addresses that are in use in the container or on the switch.
+    fn check_addresses(&mut self, sandbox: &Namespace, outcome: &IpamResult) -> Result<(), CniError> {
+        let wanted: Vec<_> = outcome.ips.iter().map(|known| known.address.address).collect();
+        let switch = &self.request.network.switch;
+        let used = find_use(&mut self.daemon, switch, std::slice::from_ref(sandbox), &wanted);
+        used.map_err(refused)?.map_or(Ok(()), |used| Err(refused(used)))
     }
 
     /// Removes the objects of a failed attempt. Errors of the removal are ignored, since the runtime gets the error of

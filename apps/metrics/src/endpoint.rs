@@ -2,14 +2,15 @@
 //!
 //! Every client that reaches the address can send requests. Their cost is limited: [`MOST_CONNECTIONS`] at a time,
 //! [`PATIENCE`] for a whole request and its answer, [`MOST_REQUEST_BYTES`] for a request; and the daemon is queried
-//! once in [`FRESH`], however many clients there are.
+//! once in [`FRESH`], however many clients there are. Clients that send no request, or do not read the answer, make
+//! room for new ones.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringroad_control::Connection;
@@ -17,7 +18,8 @@ use ringroad_control::report::{StatusReport, WorkerState};
 
 use crate::exposition::exposition;
 
-/// Maximum number of connections at a time; further connections are closed without a reply.
+/// Maximum number of connections at a time. A further connection ends the oldest of those that wait for their client;
+/// if all others wait for the daemon, it is closed without a reply.
 pub const MOST_CONNECTIONS: usize = 16;
 /// Time limit of a connection, from its acceptance to the end of the reply.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +35,6 @@ const MOST_HEADERS: usize = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening HTTP server.
-#[derive(Debug)]
 pub struct Endpoint {
     listener: Listener,
     asking: Asking,
@@ -55,9 +56,13 @@ pub struct EndpointError {
     source: io::Error,
 }
 
-/// A stream with time limits.
+/// A stream with time limits, which another thread can end.
 trait Stream: Read + Write + Send {
     fn limit(&self, time: Duration) -> io::Result<()>;
+    /// Another handle of the same connection.
+    fn handle(&self) -> io::Result<Box<dyn Stream>>;
+    /// Ends the connection; reads and writes in progress return.
+    fn hang_up(&self);
 }
 
 macro_rules! stream {
@@ -68,6 +73,15 @@ macro_rules! stream {
                 let time = Some(time.max(Duration::from_millis(1)));
                 self.set_read_timeout(time)?;
                 self.set_write_timeout(time)
+            }
+
+            fn handle(&self) -> io::Result<Box<dyn Stream>> {
+                Ok(Box::new(self.try_clone()?))
+            }
+
+            fn hang_up(&self) {
+                // The client may have ended the connection.
+                let _ = self.shutdown(Shutdown::Both);
             }
         }
     };
@@ -141,11 +155,42 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
 /// The daemon's report, or the error of the request for it.
 type Report = Arc<Result<StatusReport, String>>;
 
+/// The open connections, by number: the oldest first. A connection that waits for its client has its handle here, by
+/// which it can be ended; one that waits for the daemon has none.
+#[derive(Default)]
+struct Connections {
+    open: BTreeMap<u64, Option<Box<dyn Stream>>>,
+    last_number: u64,
+}
+
+impl Connections {
+    /// Admits a connection, and returns its number; `None` if there is no room.
+    fn admit(&mut self, handle: Box<dyn Stream>) -> Option<u64> {
+        if self.open.len() >= MOST_CONNECTIONS {
+            let number = self.open.iter().find_map(|(number, handle)| handle.as_ref().map(|_| *number))?;
+            if let Some(Some(oldest)) = self.open.remove(&number) {
+                oldest.hang_up();
+            }
+        }
+        self.last_number += 1;
+        self.open.insert(self.last_number, Some(handle));
+        Some(self.last_number)
+    }
+
+    /// Takes the handle of a connection, which then cannot be ended; `None` if it was ended.
+    fn begin_work(&mut self, number: u64) -> Option<Box<dyn Stream>> {
+        self.open.get_mut(&number)?.take()
+    }
+
+    fn end_work(&mut self, number: u64, handle: Box<dyn Stream>) {
+        self.open.insert(number, Some(handle));
+    }
+}
+
 /// Client of the daemon, with a cache of the last report.
-#[derive(Debug)]
 struct Asking {
     daemon: PathBuf,
-    connections: AtomicUsize,
+    connections: Mutex<Connections>,
     last: Mutex<Option<(Instant, Report)>>,
 }
 
@@ -163,31 +208,36 @@ impl Answer {
 
 impl Asking {
     fn new(daemon: PathBuf) -> Self {
-        Self { daemon, connections: AtomicUsize::new(0), last: Mutex::new(None) }
+        Self { daemon, connections: Mutex::default(), last: Mutex::new(None) }
     }
 
-    /// Answers on a new thread, or closes the connection if [`MOST_CONNECTIONS`] are open.
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers on a new thread, or closes the connection if there is no room for it.
     fn answer_apart(this: &Arc<Self>, mut stream: Box<dyn Stream>) {
-        if this.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-            this.connections.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
+        let handle = stream.handle().ok();
+        let Some(number) = handle.and_then(|handle| this.connections().admit(handle)) else { return };
         let asking = Arc::clone(this);
         let answer = move || {
             // A client that disconnects or sends nothing gets no reply.
-            let _ = asking.answer(&mut *stream);
-            asking.connections.fetch_sub(1, Ordering::Relaxed);
+            let _ = asking.answer(number, &mut *stream);
+            asking.connections().open.remove(&number);
         };
         if std::thread::Builder::new().name("metrics".to_owned()).spawn(answer).is_err() {
-            this.connections.fetch_sub(1, Ordering::Relaxed);
+            this.connections().open.remove(&number);
         }
     }
 
-    fn answer(&self, stream: &mut dyn Stream) -> io::Result<()> {
+    fn answer(&self, number: u64, stream: &mut dyn Stream) -> io::Result<()> {
         let end = Instant::now() + PATIENCE;
         let mut request = Vec::new();
         let answer = loop {
-            if let Some(answer) = self.answer_to(&request) {
+            let Some(handle) = self.connections().begin_work(number) else { return Ok(()) };
+            let answer = self.answer_to(&request);
+            self.connections().end_work(number, handle);
+            if let Some(answer) = answer {
                 break answer;
             }
             let mut bytes = [0; 1024];
@@ -287,4 +337,35 @@ fn unavailable(problem: &str) -> Answer {
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn answered(mut client: TcpStream) -> String {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn silent_clients_do_not_keep_out_one_that_asks() {
+        let endpoint = Endpoint::listen("127.0.0.1:0", Path::new("/nowhere")).unwrap();
+        let address = endpoint.address().unwrap();
+        std::thread::spawn(move || endpoint.serve());
+        let connect = || TcpStream::connect(&address).unwrap();
+        let silent: Vec<TcpStream> = (0..2 * MOST_CONNECTIONS).map(|_| connect()).collect();
+        for _ in 0..MOST_CONNECTIONS {
+            let answer = answered(connect());
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer:?}");
+        }
+        // The oldest made room.
+        assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
+    }
 }

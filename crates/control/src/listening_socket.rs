@@ -163,6 +163,15 @@ impl ListeningSocket {
         BoundSocket::bind(path, kind, mode)?.listen(16)
     }
 
+    /// Checks that a socket can be made at `path`, as far as that is known without a change of any file.
+    ///
+    /// # Errors
+    /// [`ListeningSocketError`].
+    pub fn check(path: &Path, kind: SocketType) -> Result<(), ListeningSocketError> {
+        address(path)?;
+        unserved(path, kind).map(drop)
+    }
+
     /// Accepts a waiting connection, if there is one.
     ///
     /// # Errors
@@ -271,7 +280,13 @@ fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
 
 /// Removes the socket file that a server of this user left behind.
 fn make_way(path: &Path, kind: SocketType) -> Result<(), ListeningSocketError> {
-    let Some(there) = SocketFile::open(path)? else { return Ok(()) };
+    let left = unserved(path, kind)?;
+    left.map_or(Ok(()), |there| there.remove()).map_err(ListeningSocketError::system("removing", path))
+}
+
+/// The socket file that a server of this user left behind, if there is one at `path`.
+fn unserved(path: &Path, kind: SocketType) -> Result<Option<SocketFile>, ListeningSocketError> {
+    let Some(there) = SocketFile::open(path)? else { return Ok(None) };
     match connect(&there.handle(), kind) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
         // A server answers, even if only that it is busy or of another kind; or the kernel does not report whether a
@@ -282,7 +297,7 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), ListeningSocketError> {
     if uid != rustix::process::geteuid().as_raw() {
         return Err(ListeningSocketError::NotOurs { path: path.to_owned(), uid });
     }
-    there.remove().map_err(ListeningSocketError::system("removing", path))
+    Ok(Some(there))
 }
 
 /// Connects to the server at `path`.

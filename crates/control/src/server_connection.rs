@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::codec::{FrameDecoder, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, PREFIX_BYTES};
-use crate::codec::{decode_request, encode_reply};
+use crate::codec::{decode_request, encode_reply, encode_request};
 use crate::fd_passing::{receive_bytes, send};
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
 use crate::peer::{PeerCredentials, PeerProcess};
@@ -105,6 +105,15 @@ impl ServerConnection {
         let mut unread = self.decoder.begun();
         unread.extend_from_slice(self.input.get(self.served..).unwrap_or_default());
         Some(unread)
+    }
+
+    /// Puts back a request that [`Self::next_request`] returned last, so that it is returned again.
+    pub fn put_back(&mut self, request: &Request) {
+        // A request that was received fits.
+        if let Ok(mut bytes) = encode_request(request) {
+            bytes.extend_from_slice(self.input.get(self.served..).unwrap_or_default());
+            (self.input, self.served) = (bytes, 0);
+        }
     }
 
     /// Credentials of the process that connected.

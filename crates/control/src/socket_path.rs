@@ -19,10 +19,11 @@ pub fn beside(socket: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// The file beside the socket that a daemon locks while it takes the socket.
+/// The file beside the socket that a daemon locks while it takes the socket. Other programs lock `FILE.lock` to write
+/// FILE, such as `/etc/passwd.lock`, so the name has the daemon's own.
 #[must_use]
 pub fn lock_path(socket: &Path) -> PathBuf {
-    beside(socket, ".lock")
+    beside(socket, ".ringroadd.lock")
 }
 
 /// Path of the socket for a process with this environment and effective user. This is the first of these paths:

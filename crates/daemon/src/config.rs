@@ -1,5 +1,6 @@
 //! The configuration file: TOML, every key optional, unknown keys refused.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -410,7 +411,8 @@ impl Config {
                 self.limits.reserve_percent
             ));
         }
-        for (index, port) in self.port.iter().enumerate() {
+        let mut names = BTreeSet::new();
+        for port in &self.port {
             let parsed: PortName = port.name.parse().map_err(|error| format!("[[port]]: {error}"))?;
             if !matches!(parsed.base, PortBase::Switch { .. }) {
                 return Err(format!(
@@ -423,10 +425,7 @@ impl Config {
                     .parse::<PortName>()
                     .map_err(|error| format!("[[port]] {}: driver: {error}", port.name))?;
             }
-            let is_same = |other: &PortSpec| {
-                other.name.parse::<PortName>().is_ok_and(|other| other.base == parsed.base)
-            };
-            if self.port.iter().skip(index + 1).any(is_same) {
+            if !names.insert(parsed.base.to_string()) {
                 return Err(format!("[[port]] {:?} stands there twice", port.name));
             }
         }
@@ -437,14 +436,16 @@ impl Config {
             has_vlans |= policy.vlans().is_ok_and(|vlans| vlans.is_some());
         }
         let rules = PortRules::new(&self.port_policy);
-        for port in self.port.iter() {
+        let with_flow_tables: BTreeSet<&str> =
+            self.openflow.iter().map(|openflow| openflow.switch.as_str()).collect();
+        for port in &self.port {
             let Ok(name) = port.name.parse::<PortName>() else { continue };
             let settings = rules.settle(&name.base.to_string(), &name.options.settings);
             let settings =
                 settings.map_err(|refusal| format!("[[port]] {}: {}", port.name, refusal.message))?;
             has_vlans |= settings.vlans != PortVlans::Unset;
             let PortBase::Switch { switch, .. } = &name.base else { continue };
-            if !settings.is_unset() && self.openflow.iter().any(|openflow| openflow.switch == *switch) {
+            if !settings.is_unset() && with_flow_tables.contains(switch.as_str()) {
                 let settings = port_rules::words(&settings);
                 return Err(format!(
                     "[[port]] {:?} has {settings}, and its switch has flow tables by [[openflow]]: flows have to do that",
@@ -456,25 +457,24 @@ impl Config {
         if has_vlans && entries < least {
             return Err(format!("switch.mac_entries is {entries}; with VLANs choose {least} at least"));
         }
-        for (index, address) in self.address.iter().enumerate() {
+        let mut addresses = BTreeSet::new();
+        for address in &self.address {
             let (switch, mac, _) = address.parse().map_err(|error| format!("[[address]]: {error}"))?;
-            let same = |other: &StaticAddress| {
-                other.parse().is_ok_and(|(of, it, _)| (of, it) == (switch.clone(), mac))
-            };
-            if self.address.iter().skip(index + 1).any(same) {
+            if !addresses.insert((switch.clone(), mac.octets())) {
                 return Err(format!("[[address]] {mac} stands there twice for {switch}"));
             }
         }
-        for (index, mirror) in self.mirror.iter().enumerate() {
+        let mut pairs = BTreeSet::new();
+        for mirror in &self.mirror {
             mirrors::parse(mirror).map_err(|error| format!("[[mirror]]: {error}"))?;
-            let same = |other: &Mirror| (&other.from, &other.to) == (&mirror.from, &mirror.to);
-            if self.mirror.iter().skip(index + 1).any(same) {
+            if !pairs.insert((&mirror.from, &mirror.to)) {
                 return Err(format!("[[mirror]] from {} to {} stands there twice", mirror.from, mirror.to));
             }
         }
-        for (index, settings) in self.openflow.iter().enumerate() {
+        let mut switches = BTreeSet::new();
+        for settings in &self.openflow {
             openflow::parse(settings).map_err(|error| format!("[[openflow]]: {error}"))?;
-            if self.openflow.iter().skip(index + 1).any(|other| other.switch == settings.switch) {
+            if !switches.insert(&settings.switch) {
                 return Err(format!("[[openflow]] of {} stands there twice", settings.switch));
             }
         }
@@ -563,6 +563,22 @@ mod tests {
         assert_eq!(Config::parse(&written, "x").unwrap(), config);
         let sent = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<Config>(&sent).unwrap(), config);
+    }
+
+    #[test]
+    fn the_time_for_a_check_grows_no_faster_than_the_configuration() {
+        // If each entry were compared with each other, this would take longer than anybody waits.
+        let entry = |at: u32| {
+            let [_, a, b, c] = at.to_be_bytes();
+            format!(
+                "[[port]]\nname = \"vale0:p{at}\"\n[[mirror]]\nfrom = \"vale0:p{at}\"\nto = \"vale0:m\"\n\
+                 [[address]]\nmac = \"02:00:00:{a:02x}:{b:02x}:{c:02x}\"\nport = \"vale0:p{at}\"\n"
+            )
+        };
+        let text: String = (0..20_000).map(entry).collect();
+        assert_eq!(Config::parse(&text, "x").unwrap().port.len(), 20_000);
+        let error = Config::parse(&(text + &entry(7)), "x").unwrap_err();
+        assert!(error.contains("[[port]] \"vale0:p7\" stands there twice"), "{error}");
     }
 
     #[test]

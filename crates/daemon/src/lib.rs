@@ -22,7 +22,7 @@
 
 pub mod admission;
 pub mod attaching;
-mod claims;
+pub mod claims;
 pub mod config;
 pub mod devices;
 mod explaining;

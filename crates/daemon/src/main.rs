@@ -11,8 +11,9 @@ use clap::Parser;
 use ringroad_control::listening_socket::ListeningSocketError::Taken;
 use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::{beside, default_socket_path};
+use ringroad_daemon::claims::name_daemon;
 use ringroad_daemon::config::Config;
-use ringroad_daemon::listen::{ListenError, listen};
+use ringroad_daemon::listen::{ListenError, StartFiles, listen, take_over_lock};
 use ringroad_daemon::logging::LogFiles;
 use ringroad_daemon::openflow::FlowSwitches;
 use ringroad_daemon::ports::Ports;
@@ -80,6 +81,10 @@ fn main() -> ExitCode {
     // A process that takes over has no inherited descriptors.
     if arguments.detached && !arguments.take_over {
         close_inherited();
+    }
+    if arguments.take_over {
+        // It was started by a descriptor, of which the kernel makes the name that ps shows.
+        let _ = rustix::thread::set_name(c"ringroadd");
     }
     let result = if arguments.background { start_in_background(&arguments) } else { run(&arguments) };
     match result {
@@ -180,15 +185,19 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
     }
     let socket = arguments.socket.clone().unwrap_or_else(default_socket_path);
     let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    name_daemon(&socket);
     raise_descriptor_limit();
     eventfd::prepare().map_err(|errno| {
         format!("the kernel refuses asynchronous I/O, which wakes programs: {errno}; raise the sysctl fs.aio-max-nr")
     })?;
     let service_manager = ServiceManager::of_environment().map_err(|error| told_manager(&error))?;
+    let is_managed = service_manager.is_some();
+    // Declared before the socket, so that it is dropped after the socket.
+    let mut start_files = StartFiles::default();
     let listener = match successor {
         Some(_) => None,
         None => {
-            match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some()) {
+            match listen(&socket, config.socket_mode()?, config.socket.gid, is_managed, &mut start_files) {
                 // Another daemon was quicker, and serves the caller.
                 Err(ListenError::Socket(Taken { .. })) if arguments.on_demand => {
                     say_ready(arguments.detached)?;
@@ -221,6 +230,9 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
     let Some(listener) = listener else {
         let Some(successor) = successor else { return Ok(None) };
         let server = Server::take_over(successor, parts)?;
+        if let Err(error) = take_over_lock(&socket, is_managed) {
+            tracing::warn!(%error, "programs may start a daemon when this one dies");
+        }
         let status = "serving, after an upgrade".to_owned();
         return Ok(Some(Started { server, socket, service_manager, status }));
     };
@@ -248,6 +260,7 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
         None => StartedBy::Command,
     };
     let server = Server::new(listener, started, parts).map_err(|error| error.to_string())?;
+    start_files.keep();
     let status = match applied.waiting.as_slice() {
         [] => "serving".to_owned(),
         waiting => format!("serving; waiting for: {}", waiting.join("; ")),

@@ -5,7 +5,7 @@
 //! and counters are lost.
 
 use std::collections::BTreeMap;
-use std::io::{Error, ErrorKind as IoErrorKind, Write};
+use std::io::{Error, ErrorKind as IoErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -23,7 +23,7 @@ use crate::ports::Ports;
 use crate::refusal::Refusal;
 use crate::switch_settings::SwitchSettings;
 
-/// Maximum length of a list that is read, bytes: far more than the list of the maximum number of ports.
+/// Maximum length of a list, bytes: far more than the list of the maximum number of ports.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// List in the file.
@@ -136,7 +136,11 @@ fn take(file: &Path) -> Result<List, Error> {
             GuardedFileError::System(errno) => errno.into(),
             other => Error::other(other),
         })?;
-    let list = serde_json::from_reader(std::io::Read::take(opened, MOST_BYTES))?;
+    let mut text = Vec::new();
+    if opened.take(MOST_BYTES + 1).read_to_end(&mut text)? as u64 > MOST_BYTES {
+        return Err(Error::other(format!("it has more than {} MiB; remove it", MOST_BYTES >> 20)));
+    }
+    let list = serde_json::from_slice(&text)?;
     std::fs::remove_file(file)?;
     Ok(list)
 }
@@ -216,4 +220,25 @@ fn write(file: &Path, list: &List) -> Result<(), Error> {
     new.flush()?;
     new.persist(file)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_longer_than_any_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("r.sock");
+        let file = attached_ports_path(&socket);
+        let list = serde_json::to_string(&List { boot: boot(), ..List::default() }).unwrap();
+        std::fs::write(&file, format!("{list}{}", " ".repeat(1 << 20))).unwrap();
+        let (_, problem) = RestoreFile::beside(&socket);
+        assert!(problem.is_none() && !file.exists(), "{problem:?}");
+        std::fs::write(&file, list).unwrap();
+        std::fs::File::options().write(true).open(&file).unwrap().set_len(MOST_BYTES + 1).unwrap();
+        let (_, problem) = RestoreFile::beside(&socket);
+        assert!(problem.unwrap().to_string().contains("more than 64 MiB"));
+        assert!(file.exists());
+    }
 }

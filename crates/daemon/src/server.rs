@@ -23,6 +23,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use tracing::{debug, error, info, warn};
 
 use self::sessions::{REQUEST_PATIENCE, Session};
+use self::upgrade::BegunUpgrade;
 use crate::admission::Admission;
 use crate::config::Config;
 use crate::logging::RunningLog;
@@ -52,6 +53,7 @@ const SIGNALS: u64 = u64::MAX - 1;
 const PEERS: u64 = u64::MAX - 2;
 const DEVICES: u64 = u64::MAX - 3;
 const LINKS: u64 = u64::MAX - 4;
+const NEW_PROCESS: u64 = u64::MAX - 5;
 
 /// Time between two attempts to make ports whose devices are not there, or not free.
 const RETRY: Duration = Duration::from_secs(1);
@@ -126,6 +128,8 @@ pub struct Server {
     worker_priority: WorkerPriority,
     /// Client of the running trace.
     tracer: Option<ClientId>,
+    /// The upgrade whose new process is starting.
+    upgrade: Option<BegunUpgrade>,
     next_client: ClientId,
     started_at: Instant,
     /// Number that distinguishes this daemon from earlier ones.
@@ -231,6 +235,7 @@ impl Server {
             netmap: Netmap::default(),
             worker_priority,
             tracer: None,
+            upgrade: None,
             next_client: 0,
             started_at: now,
             instance: instance(),
@@ -290,6 +295,7 @@ impl Server {
                     self.links_at = Some(self.links_seen.map_or(now, |seen| now.max(seen + LINK_PAUSE)));
                 }
                 DEVICES => self.end_closed_devices()?,
+                NEW_PROCESS => self.continue_upgrade()?,
                 client => self.line_up(client),
             }
         }
@@ -305,8 +311,9 @@ impl Server {
 
     fn next_deadline(&self) -> Instant {
         let due = self.due.first().map(|&(at, _)| at);
+        let upgrade = self.upgrade.as_ref().map(|upgrade| upgrade.until);
         let priority = self.worker_priority.due;
-        [due, self.idle_at, self.accept_at, self.retry_at, self.links_at, self.shortcuts_at, priority]
+        [due, upgrade, priority, self.idle_at, self.accept_at, self.retry_at, self.links_at, self.shortcuts_at]
             .into_iter()
             .flatten()
             .fold(self.next_tick, Instant::min)
@@ -337,6 +344,9 @@ impl Server {
             survive(self.parts.ports.watch_devices())?;
             self.parts.log.limit.report();
             self.refill_spares();
+        }
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.until <= now) {
+            self.continue_upgrade()?;
         }
         if self.idle_at.is_some_and(|at| at <= now) {
             self.idle_at = None;

@@ -9,7 +9,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::error::NetdevError;
-use crate::link::{LinkInfo, links};
+use crate::link::{LinkInfo, link_by_index, links};
 use crate::netlink::Requests;
 
 /// Kinds of interfaces whose `IFLA_LINK` is the other end of a pair, not the interface below.
@@ -21,16 +21,32 @@ const PAIRS: [&str; 2] = ["veth", "netkit"];
 /// # Errors
 /// [`NetdevError`] if the kernel cannot be queried.
 pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
+    let all = addresses(&|| format!("list the addresses of {}", link.name))?;
+    Ok(all.into_iter().filter(|(index, _)| *index == link.index).map(|(_, address)| address).collect())
+}
+
+/// The first interface of the calling thread's network namespace that has `address`; `None` if none has it.
+///
+/// # Errors
+/// [`NetdevError`] if the kernel cannot be queried.
+pub fn link_with_address(address: IpAddr) -> Result<Option<LinkInfo>, NetdevError> {
+    let all = addresses(&|| format!("find the interface with {address}"))?;
+    let found = all.into_iter().find(|(_, (other, _))| *other == address);
+    found.map(|(index, _)| link_by_index(index)).transpose()
+}
+
+/// All addresses of the calling thread's network namespace, each with the index of its interface.
+fn addresses(operation: &dyn Fn() -> String) -> Result<Vec<(u32, (IpAddr, u8))>, NetdevError> {
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    let operation = || format!("list the addresses of {}", link.name);
-    let answers = Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, &operation)?;
-    let of_link = answers.into_iter().filter_map(|answer| match answer {
-        RouteNetlinkMessage::NewAddress(message) if message.header.index == link.index => {
-            Some((own_address(&message.attributes)?, message.header.prefix_len))
+    let answers = Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, operation)?;
+    let addresses = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewAddress(message) => {
+            let address = own_address(&message.attributes)?;
+            Some((message.header.index, (address, message.header.prefix_len)))
         }
         _ => None,
     });
-    Ok(of_link.collect())
+    Ok(addresses.collect())
 }
 
 /// The host's uses of `link`, an interface of the calling thread's network namespace, as text for users: its addresses,
@@ -149,6 +165,10 @@ mod tests {
             }
             add_address("va", "10.1.2.3".parse().unwrap(), 24).unwrap();
             add_address("va", "fd00::1".parse().unwrap(), 64).unwrap();
+            let holder =
+                |address: &str| link_with_address(address.parse().unwrap()).unwrap().map(|link| link.name);
+            assert_eq!((holder("10.1.2.3"), holder("fd00::1")), (Some("va".into()), Some("va".into())));
+            assert_eq!(holder("10.1.2.4"), None);
             ip("link add link va name upper type macvlan");
             let own = ["it has the address 10.1.2.3/24", "it has the address fd00::1/64", "upper lies on it"];
             assert_eq!(uses("va"), own);

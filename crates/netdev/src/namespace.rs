@@ -1,5 +1,6 @@
 //! Network namespaces by name, process or file, and functions that run in one of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -225,11 +226,7 @@ impl HeldNamespace {
     pub fn numbered(inode: u64) -> Result<Self, NamespaceError> {
         let is_it =
             |namespace: &Namespace| NamespaceId::of(&namespace.path()).is_some_and(|id| id.inode == inode);
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let found = std::iter::once(Namespace::Current)
-            .chain(named().into_iter().map(Namespace::Named))
-            .chain(processes.map(Namespace::OfProcess))
+        let found = every_name()
             .find(is_it)
             .ok_or_else(|| NamespaceError::NoSuchFile(format!("net:[{inode}]").into()))?;
         let held = found.hold()?;
@@ -342,6 +339,29 @@ pub fn in_namespace<T: Send>(
         Namespace::Current => Ok(f()),
         other => other.hold()?.run(f),
     }
+}
+
+/// The namespaces that have a name or contain a process, each once; those that cannot be opened are left out.
+#[must_use]
+pub fn all_namespaces() -> Vec<HeldNamespace> {
+    let mut found: BTreeMap<NamespaceId, HeldNamespace> = BTreeMap::new();
+    for name in every_name() {
+        if NamespaceId::of(&name.path()).is_some_and(|id| !found.contains_key(&id))
+            && let Ok(held) = name.hold()
+        {
+            found.insert(held.id(), held);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// All names of namespaces: the current one, those with names, and those of processes.
+fn every_name() -> impl Iterator<Item = Namespace> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    std::iter::once(Namespace::Current)
+        .chain(named().into_iter().map(Namespace::Named))
+        .chain(processes.map(Namespace::OfProcess))
 }
 
 /// Names that `ip netns list` shows.

@@ -107,6 +107,10 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
         let interface =
             self.interface.as_deref().unwrap_or(if self.netns.is_some() { "rr0" } else { "eth0" });
         namespaces::check(&namespace, interface)?;
+        let switch = self.port.split_once(':').map_or("", |(switch, _)| switch);
+        let address: Vec<_> = self.address.iter().map(|address| address.0.0).collect();
+        let joining = std::slice::from_ref(&namespace);
+        namespaces::check_addresses(guest.daemon(), switch, joining, &address)?;
         let mode = match self.via {
             Some(Via::Tap) => self.join_by_tap(&mut guest, &namespace, interface)?,
             Some(Via::Veth) => self.join_by_veth(&mut guest, &namespace, interface)?,

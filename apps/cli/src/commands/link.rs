@@ -83,6 +83,8 @@ impl MainVerb for LinkArgs {
         ringroad::ensure_daemon(&global.socket_path())?;
         let mut daemon = global.connect()?;
         let ports = daemon.status()?.ports;
+        let wanted: Vec<_> = (0..namespaces.len()).filter_map(|number| addresses.nth(number)).collect();
+        namespaces::check_addresses(&mut daemon, &self.switch, &namespaces, &wanted)?;
 
         let mut links = Vec::new();
         let mut join_all = || {

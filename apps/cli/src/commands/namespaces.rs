@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ringroad_attachment::address_use::find_use;
 use ringroad_attachment::container_name::namespace_of;
+use ringroad_control::Connection;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::link_change::{add_address, set_up};
 use ringroad_netdev::link_monitor::wait_running;
@@ -71,6 +73,22 @@ pub(super) fn check(namespace: &Namespace, inner: &str) -> Result<NamespaceId, F
         )),
         Err(error) if error.is_no_interface() => Ok(held.id()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Checks that none of `addresses`, which interfaces in `namespaces` are to get on `switch`, is in use there.
+pub(super) fn check_addresses(
+    daemon: &mut Connection,
+    switch: &str,
+    namespaces: &[Namespace],
+    addresses: &[IpAddr],
+) -> Result<(), Failure> {
+    match find_use(daemon, switch, namespaces, addresses)? {
+        Some(used) => Err(Failure::new(
+            used.to_string(),
+            "choose another with --address; ringroad link counts up from the one that is given",
+        )),
+        None => Ok(()),
     }
 }
 

@@ -67,6 +67,7 @@ impl Server {
                 session.connection.send(&Reply::Opened(opened.reply.clone()), &opened.descriptors());
             }
             (_, Request::NetmapOpen) => self.open_netmap_device(session),
+            (_, Request::Upgrade { anyway }) => self.begin_upgrade(session, anyway)?,
             (_, Request::Netmap { device, request }) => {
                 self.end_closed_devices()?;
                 let workers_real_time = self.worker_priority.limit_for(administers);
@@ -227,7 +228,6 @@ impl Server {
             Request::Reload => Reply::Reloaded(self.reload(client.id)?.map_err(|message| {
                 refuse(ErrorKind::BadRequest, message, "what could not be applied was left as it was")
             })?),
-            Request::Upgrade { anyway } => self.upgrade(session, anyway)?,
             Request::Stop => {
                 info!(%client, "stopping on request");
                 self.stopping = true;

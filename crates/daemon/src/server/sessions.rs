@@ -37,6 +37,9 @@ pub(super) struct Session {
     pub(super) waits: bool,
     /// Whether the client has sent a request yet.
     pub(super) has_asked: bool,
+    /// Whether the client's next request is served after the upgrade that has begun: it is for an upgrade itself, or the
+    /// client waits for this one.
+    pub(super) awaits_upgrade: bool,
     /// Deadline for a complete request.
     pub(super) due: Option<Instant>,
     /// Memory of the daemon that was counted for the client, bytes.
@@ -46,7 +49,8 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(connection: ServerConnection, client: Client, has_asked: bool) -> Self {
         let interest = interest_in(&connection);
-        Self { connection, client, interest, waits: false, has_asked, due: None, held_bytes: 0 }
+        let (waits, awaits_upgrade) = (false, false);
+        Self { connection, client, interest, waits, has_asked, awaits_upgrade, due: None, held_bytes: 0 }
     }
 }
 
@@ -182,7 +186,8 @@ impl Server {
         let mut end = TurnEnd::Unfinished;
         session.connection.flush();
         for _ in 0..TURN_REQUESTS {
-            let Some(request) = session.connection.next_request() else {
+            let next = if session.awaits_upgrade { None } else { session.connection.next_request() };
+            let Some(request) = next else {
                 end = TurnEnd::Waiting;
                 break;
             };

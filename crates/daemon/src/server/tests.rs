@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::sessions::TURN_REQUESTS;
 use super::*;
-use crate::listen::listen;
+use crate::listen::{StartFiles, listen};
 
 struct Testbed {
     server: Server,
@@ -30,7 +30,7 @@ impl Testbed {
         let socket = folder.path().join("r.sock");
         let (fabric, _engine) = Fabric::stepped(MacTableConfig::new(0));
         let (reader, writer) = UnixStream::pair().unwrap();
-        let listener = listen(&socket, 0o600, None, false).unwrap();
+        let listener = listen(&socket, 0o600, None, false, &mut StartFiles::default()).unwrap();
         let parts = ServerParts {
             socket,
             config: Config::default(),

@@ -2,28 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ringroad_control::ServerConnection;
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_control::message::{ErrorKind, ErrorReply, PortSpec, Reply};
+use ringroad_control::message::{ErrorKind, ErrorReply, PortSpec, Reply, Request};
 use ringroad_control::report::UpgradeReport;
 use ringroad_port::clock::monotonic_ns;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fs::{Mode, OFlags};
 use tracing::{info, warn};
 
 use super::sessions::Session;
-use super::{RequestError, Server, ServerParts, rules};
+use super::{NEW_PROCESS, RequestError, Server, ServerError, ServerParts, rules};
 use crate::attaching::key_of;
+use crate::claims::take_over_files;
 use crate::config::Config;
-use crate::listen::BACKLOG;
+use crate::listen::{BACKLOG, is_safe_owner};
 use crate::openflow::FlowSwitches;
 use crate::port_entries::{Client, ClientId};
 use crate::port_rules::PortRules;
@@ -39,18 +44,105 @@ use crate::upgrade::{
 
 /// Time that the workers may take to forward the frames that they have received.
 const QUIESCE_TIME: Duration = Duration::from_millis(200);
+/// Time that the new process may take to complete its first message.
+const MESSAGE_TIME: Duration = Duration::from_secs(1);
 /// Time that the old process may take to end. It only holds memory then.
 const END_TIME: Duration = Duration::from_secs(30);
 
+/// An upgrade whose new process is starting. The daemon serves meanwhile. Dropping it ends the new process, which has not
+/// begun to serve, and must not begin any more.
+pub(super) struct BegunUpgrade {
+    child: Child,
+    channel: UpgradeChannel,
+    /// Client that asked for the upgrade.
+    asking: ClientId,
+    anyway: bool,
+    /// Time by which the new process must be ready.
+    pub(super) until: Instant,
+}
+
+impl Drop for BegunUpgrade {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Server {
-    /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only after a failure,
-    /// with the reason; then this process continues unchanged.
-    pub(super) fn upgrade(&mut self, asking: &Session, anyway: bool) -> Result<Reply, RequestError> {
-        if !self.netmap.is_empty() && !anyway {
-            let what = "netmap programs are attached, and their devices cannot be handed over";
-            let advice = "end them, or let them lose their devices: ringroad upgrade --anyway";
-            return Err(refuse(ErrorKind::Busy, what, advice).into());
+    /// Starts a process that will replace this one, for the client `asking`, which gets its reply from the new process,
+    /// or from this one if that fails. If an upgrade has begun already, the request is served after it.
+    pub(super) fn begin_upgrade(&mut self, asking: &mut Session, anyway: bool) -> Result<(), RequestError> {
+        if self.upgrade.is_some() {
+            asking.connection.put_back(&Request::Upgrade { anyway });
+            asking.awaits_upgrade = true;
+            return Ok(());
         }
+        self.check_netmap(anyway)?;
+        let (child, channel) = start_installed(&self.parts.arguments).map_err(refusal)?;
+        info!(pid = child.id(), "a new process will take over");
+        let until = Instant::now() + START_TIME;
+        let begun = BegunUpgrade { child, channel, asking: asking.client.id, anyway, until };
+        let data = EventData::new_u64(NEW_PROCESS);
+        epoll::add(&self.epoll, &begun.channel, data, EventFlags::IN).map_err(refusal)?;
+        asking.awaits_upgrade = true;
+        self.upgrade = Some(begun);
+        Ok(())
+    }
+
+    /// Refuses an upgrade that would take the devices of netmap programs.
+    fn check_netmap(&self, anyway: bool) -> Result<(), ErrorReply> {
+        if self.netmap.is_empty() || anyway {
+            return Ok(());
+        }
+        let what = "netmap programs are attached, and their devices cannot be handed over";
+        Err(refuse(
+            ErrorKind::Busy,
+            what,
+            "end them, or let them lose their devices: ringroad upgrade --anyway",
+        ))
+    }
+
+    /// Hands over to the new process of the upgrade that has begun: it is ready, has ended, or its time is over. Returns
+    /// only if it does not take over; then this process continues unchanged.
+    pub(super) fn continue_upgrade(&mut self) -> Result<(), ServerError> {
+        let Some(begun) = self.upgrade.take() else { return Ok(()) };
+        let failure = match self.hand_over(&begun) {
+            Ok(never) => match never {},
+            Err(RequestError::Refused(refusal)) => refusal,
+            Err(RequestError::Failed(failure)) => return Err(failure),
+        };
+        let asking = begun.asking;
+        drop(begun);
+        self.parts.ports.openflow.thaw();
+        self.parts.ports.table.fabric().hold(false)?;
+        warn!(reason = %failure.message, "the upgrade has failed; this process continues");
+        self.rejected_requests += 1;
+        if let Some(session) = self.sessions.get_mut(&asking) {
+            session.connection.send(&Reply::Error(failure), &[]);
+        }
+        let waiting: Vec<ClientId> = self
+            .sessions
+            .values_mut()
+            .filter_map(|session| std::mem::take(&mut session.awaits_upgrade).then_some(session.client.id))
+            .collect();
+        waiting.into_iter().for_each(|id| self.line_up(id));
+        Ok(())
+    }
+
+    /// Hands over, and ends this process. Returns the reason if the other process does not take over.
+    fn hand_over(&mut self, begun: &BegunUpgrade) -> Result<Infallible, RequestError> {
+        let BegunUpgrade { child, channel, asking, anyway, until } = begun;
+        // A message arrives in one piece, so a process that sends half of one is faulty.
+        let takes_flow_tables = match channel.receive((Instant::now() + MESSAGE_TIME).min(*until)) {
+            Ok((UpgradeMessage::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
+            Ok((UpgradeMessage::Ready { version, .. }, _)) => {
+                let own = env!("CARGO_PKG_VERSION");
+                let what = format!("ringroadd {own} cannot hand over to ringroadd {version}");
+                return Err(refusal(what + "; restart the daemon instead").into());
+            }
+            other => return Err(answer(other).into()),
+        };
+        self.check_netmap(*anyway)?;
         if let Some(tracer) = self.tracer {
             self.end_trace(tracer)?;
         }
@@ -65,37 +157,7 @@ impl Server {
             warn!(client = %session.client, "a connection with a reply that was not read ends with the upgrade");
             self.end_session(session)?;
         }
-        let (mut child, channel) = start_installed(&self.parts.arguments).map_err(refusal)?;
-        info!(pid = child.id(), "a new process will take over");
-        let Err(failure) = self.hand_over(asking, anyway, &child, &channel);
-        let RequestError::Refused(refusal) = failure else { return Err(failure) };
-        // The child has not begun to serve, and must not begin any more.
-        let _ = child.kill();
-        let _ = child.wait();
-        self.parts.ports.openflow.thaw();
-        self.parts.ports.table.fabric().hold(false)?;
-        warn!(reason = %refusal.message, "the upgrade has failed; this process continues");
-        Err(refusal.into())
-    }
-
-    /// Hands over, and ends this process. Returns the reason if the other process does not take over.
-    fn hand_over(
-        &self,
-        asking: &Session,
-        anyway: bool,
-        child: &Child,
-        channel: &UpgradeChannel,
-    ) -> Result<Infallible, RequestError> {
         let fabric = self.parts.ports.table.fabric();
-        let takes_flow_tables = match channel.receive(Instant::now() + START_TIME) {
-            Ok((UpgradeMessage::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
-            Ok((UpgradeMessage::Ready { version, .. }, _)) => {
-                let own = env!("CARGO_PKG_VERSION");
-                let what = format!("ringroadd {own} cannot hand over to ringroadd {version}");
-                return Err(refusal(what + "; restart the daemon instead").into());
-            }
-            other => return Err(answer(other).into()),
-        };
         let openflow = &self.parts.ports.openflow;
         if takes_flow_tables && !openflow.is_empty() {
             // Flow tables are frozen first, while traffic continues.
@@ -117,8 +179,7 @@ impl Server {
         let counts = if takes_flow_tables { openflow.frozen_counts() } else { BTreeMap::new() };
         let mut sent = SentDescriptors::default();
         let listener = sent.share(&self.listener);
-        let sessions = self.sessions.values().chain([asking]);
-        let sessions = sessions.filter(|session| !self.netmap.is_device(session.client.id));
+        let sessions = self.sessions.values().filter(|session| !self.netmap.is_device(session.client.id));
         let sessions = sessions.map(|session| SessionState {
             id: session.client.id,
             program: session.client.program.clone(),
@@ -137,8 +198,8 @@ impl Server {
             rejected_requests: self.rejected_requests,
             listener,
             sessions,
-            asking: asking.client.id,
-            anyway,
+            asking: *asking,
+            anyway: *anyway,
             stopped_at_ns,
             ports: PortsState {
                 flow_counts: counts.iter().map(|(switch, file)| (switch.clone(), sent.share(file))).collect(),
@@ -244,8 +305,8 @@ impl Server {
         let (id, user) = (session.client.id, session.client.peer.uid);
         // The client was admitted before: a lower limit binds only new clients.
         let _ = self.admission.enter(user, true);
-        let data = rustix::event::epoll::EventData::new_u64(id);
-        rustix::event::epoll::add(&self.epoll, &session.connection, data, session.interest)?;
+        let data = EventData::new_u64(id);
+        epoll::add(&self.epoll, &session.connection, data, session.interest)?;
         self.sessions.insert(id, session);
         // Input that was received before causes no new edge.
         self.line_up(id);
@@ -271,6 +332,7 @@ impl Server {
         if let Err(error) = successor.await_end() {
             problems.push(format!("the end of the process before: {error}"));
         }
+        take_over_files();
         self.parts.ports.retry_openflow();
         self.parts.ports.follow_openflow();
         let lost = self.parts.ports.open_anew(reopenings);
@@ -456,26 +518,46 @@ fn unexpected(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> S
     }
 }
 
-/// Starts the program that is installed now at the path of this process's program.
-fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, UpgradeChannel), String> {
+/// Starts the program that is installed now at the path of this process's program. What is started is the file that was
+/// checked, whatever is at the path by then.
+fn start_installed(arguments: &[OsString]) -> Result<(Child, UpgradeChannel), String> {
     let running = std::env::current_exe().map_err(|error| format!("finding the program: {error}"))?;
-    let program = installed(&running);
-    let failed = |error: std::io::Error| format!("{}: {error}", program.display());
-    let status = std::fs::metadata(&program).map_err(failed)?;
-    let is_own = status.uid() == 0 || status.uid() == rustix::process::geteuid().as_raw();
-    if !is_own || status.mode() & 0o022 != 0 {
-        return Err(format!("{} belongs to another user, or others can write it", program.display()));
-    }
+    let path = installed(&running);
+    let program = open_trusted(&path)?;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-    let mut command = Command::new(&program);
-    command.arg("--take-over").args(arguments).stdin(Stdio::from(OwnedFd::from(theirs)));
+    let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    command.arg0(&path).arg("--take-over").args(arguments).stdin(Stdio::from(OwnedFd::from(theirs)));
     let child = command.spawn().map_err(failed)?;
     Ok((child, UpgradeChannel::new(ours.into())))
+}
+
+/// Opens a program, if only root and this user can have written it, or put another in its place.
+fn open_trusted(path: &Path) -> Result<OwnedFd, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let program = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let status = rustix::fs::fstat(&program).map_err(|errno| failed(errno.into()))?;
+    let check = |file: &Path, uid: u32, others_write: bool| {
+        if is_safe_owner(uid) && !others_write {
+            return Ok(());
+        }
+        Err(format!("{} belongs to another user, or others can write it", file.display()))
+    };
+    check(path, status.st_uid, status.st_mode & 0o022 != 0)?;
+    // The path can be a link, and the file's own path leads to it without links.
+    let file = std::fs::read_link(format!("/proc/self/fd/{}", program.as_raw_fd())).map_err(failed)?;
+    for folder in path.ancestors().skip(1).chain(file.ancestors().skip(1)) {
+        let status = std::fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        // The sticky bit keeps others from replacing files that are not theirs.
+        check(folder, status.uid(), status.mode() & 0o022 != 0 && status.mode() & 0o1000 == 0)?;
+    }
+    Ok(program)
 }
 
 /// The path of a program that may have been replaced since it was started: the kernel then appends ` (deleted)`.
 fn installed(running: &Path) -> PathBuf {
     let bytes = running.as_os_str().as_bytes();
     let path = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
-    PathBuf::from(std::ffi::OsStr::from_bytes(path))
+    PathBuf::from(OsStr::from_bytes(path))
 }

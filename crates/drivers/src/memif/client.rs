@@ -26,8 +26,37 @@ pub(super) struct ClientConfig {
     pub(super) interface: String,
 }
 
-/// Sets up the connection, with as many and as large rings as both sides support.
-pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) -> Result<Made, End> {
+/// Maximum number of rings that a client offers in each direction: the number of its queues, or fewer after the server
+/// has refused a ring. DPDK announces its general limit in HELLO, and refuses rings beyond the interface's own queues
+/// ("Invalid ring index").
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RingLimits {
+    to_server: u16,
+    to_client: u16,
+}
+
+impl RingLimits {
+    pub(super) fn new(config: &ClientConfig) -> Self {
+        Self { to_server: config.queues, to_client: config.queues }
+    }
+
+    /// Offers only the rings before `index`. Without a first ring there is no connection.
+    fn lower(&mut self, to_server: bool, index: u16) {
+        let limit = if to_server { &mut self.to_server } else { &mut self.to_client };
+        if index > 0 {
+            *limit = index;
+        }
+    }
+}
+
+/// Sets up the connection, with as many and as large rings as both sides support. `limits` are lowered if the server
+/// refuses a ring; the next connection then has fewer.
+pub(super) fn make(
+    channel: &Channel,
+    config: &ClientConfig,
+    limits: &mut RingLimits,
+    stop: &StopBell,
+) -> Result<Made, End> {
     let hello = match channel.next(stop)? {
         (MemifMessage::Hello(hello), _) => hello,
         (other, _) => return Err(unexpected(&other)),
@@ -36,8 +65,8 @@ pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) ->
         let (from, to) = (hello.min_version >> 8, hello.max_version >> 8);
         return Err(End::Broken(format!("the server speaks versions {from} to {to} of memif, not 2.0")));
     }
-    let sent = config.queues.min(hello.max_ring_to_server.saturating_add(1));
-    let received = config.queues.min(hello.max_ring_to_client.saturating_add(1));
+    let sent = limits.to_server.min(hello.max_ring_to_server.saturating_add(1));
+    let received = limits.to_client.min(hello.max_ring_to_client.saturating_add(1));
     let log2_size = config.log2_ring_size.min(hello.max_log2_ring_size);
     let plan = RingPlan { rings: sent + received, log2_size, buffer_bytes: config.buffer_bytes };
     let region = OwnRegion::new(plan).map_err(End::Broken)?;
@@ -74,7 +103,11 @@ pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) ->
                 false => rings.receive = Some(ReceiveRing::new(ring, Some(own), event)),
             }
         }
-        say(channel, MemifMessage::AddRing(shown), Some(event.as_fd()), stop)?;
+        say(channel, MemifMessage::AddRing(shown), Some(event.as_fd()), stop).inspect_err(|end| {
+            if let End::Disconnected(_) = end {
+                limits.lower(to_server, index);
+            }
+        })?;
     }
     channel.send(&MemifMessage::Connect(config.interface.clone()), None)?;
     let name = match channel.next(stop)? {

@@ -8,7 +8,7 @@ use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
 use super::channel::{Channel, End, unexpected};
-use super::client::{self, ClientConfig};
+use super::client::{self, ClientConfig, RingLimits};
 use super::listener::{ClientSlot, already_connected};
 use super::message::MemifMessage;
 use super::queue::{Line, Rings};
@@ -60,11 +60,16 @@ impl Connections {
 
     /// Connects to the server at `path`, again after each connection, until the stop bell rings.
     pub(super) fn visit(&self, path: &Path, config: &ClientConfig) {
+        let mut limits = RingLimits::new(config);
         loop {
-            let failed = |error| self.watch.disconnected(Some(error));
+            let failed = |error| self.watch.unreachable(error);
             let Some(socket) = self.stop.await_server(path, SocketType::SEQPACKET, failed) else { return };
             let channel = Channel::new(socket);
-            let made = client::make(&channel, config, &self.stop);
+            let made = client::make(&channel, config, &mut limits, &self.stop);
+            if made.is_ok() {
+                // The next server may have more queues.
+                limits = RingLimits::new(config);
+            }
             if self.carry(&channel, made, || ()) == End::Stopped || self.stop.pause().is_none() {
                 return;
             }
@@ -92,8 +97,8 @@ impl Connections {
 
     fn carry_frames(&self, channel: &Channel, made: Made, knock: impl Fn()) -> End {
         *self.line.fault() = None;
-        let is_used = |rings: &&Rings| rings.receive.is_some() || rings.transmit.is_some();
-        let active = made.rings.iter().filter(is_used).count();
+        // A peer can have rings to it for fewer queues than rings from it: frames need the former.
+        let active = made.rings.iter().filter(|rings| rings.transmit.is_some()).count();
         for (mailbox, rings) in self.mailboxes.iter().zip(made.rings) {
             if let Some(receive) = &rings.receive
                 && let Err(error) = mailbox.wake().add(receive.event.as_fd())

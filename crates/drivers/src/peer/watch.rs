@@ -20,22 +20,29 @@ pub struct PeerStatus {
     pub last_error: Option<String>,
 }
 
+/// The status of a port, and the reason why its last connection ended or was not agreed on.
+#[derive(Debug, Default)]
+struct Watched {
+    status: PeerStatus,
+    cause: Option<String>,
+}
+
 /// The status of a port, written by the thread of its connection and read by any thread.
 #[derive(Debug, Default)]
 pub struct PeerWatch {
-    status: Mutex<PeerStatus>,
+    watched: Mutex<Watched>,
     bell: OnceLock<Arc<OwnedFd>>,
 }
 
 impl PeerWatch {
-    fn lock(&self) -> MutexGuard<'_, PeerStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Present status.
     #[must_use]
     pub fn status(&self) -> PeerStatus {
-        self.lock().clone()
+        self.lock().status.clone()
     }
 
     /// Rings `bell`, an eventfd, now and at each later change. Only the first bell is kept.
@@ -44,11 +51,11 @@ impl PeerWatch {
     }
 
     /// Changes the status, and rings the bell if it differs from before.
-    fn change(&self, change: impl FnOnce(&mut PeerStatus)) {
-        let mut status = self.lock();
-        let before = status.clone();
-        change(&mut status);
-        if *status != before
+    fn change(&self, change: impl FnOnce(&mut Watched)) {
+        let mut watched = self.lock();
+        let before = watched.status.clone();
+        change(&mut watched);
+        if watched.status != before
             && let Some(bell) = self.bell.get()
         {
             eventfd::ring_own(bell.as_fd());
@@ -57,27 +64,63 @@ impl PeerWatch {
 
     /// Records that a peer is connected.
     pub(crate) fn connected(&self) {
-        self.change(|status| {
+        self.change(|Watched { status, cause }| {
             status.is_connected = true;
             status.connections += 1;
             status.last_error = None;
+            *cause = None;
         });
     }
 
     /// Records the agreed settings, and the number of queues in use: the first `active_queues` of the port.
     pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
-        self.change(|status| (status.agreed, status.active_queues) = (agreed, active_queues));
+        self.change(|Watched { status, .. }| (status.agreed, status.active_queues) = (agreed, active_queues));
     }
 
     /// Records that the connection has ended or could not be set up. `error` is the reason, unless the end was regular.
     pub(crate) fn disconnected(&self, error: Option<String>) {
-        self.change(|status| {
+        self.change(|Watched { status, cause }| {
             status.is_connected = false;
             status.agreed.clear();
             status.active_queues = 0;
             if error.is_some() {
-                status.last_error = error;
+                status.last_error.clone_from(&error);
             }
+            *cause = error;
         });
+    }
+
+    /// Records that the peer's socket cannot be reached. The reason why the connection before failed stays first: it
+    /// may explain why the peer has ended.
+    pub(crate) fn unreachable(&self, error: String) {
+        self.change(|Watched { status, cause }| {
+            status.last_error = Some(match cause {
+                Some(cause) => format!("{cause}; since then: {error}"),
+                None => error,
+            });
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_is_gone_does_not_hide_why_its_connection_failed() {
+        let watch = PeerWatch::default();
+        let told = || watch.status().last_error.unwrap_or_default();
+        watch.unreachable("no such file".to_owned());
+        assert_eq!(told(), "no such file");
+        watch.disconnected(Some("the peer disconnected: wrong secret".to_owned()));
+        for error in ["connection reset", "connection refused"] {
+            watch.unreachable(error.to_owned());
+            assert_eq!(told(), format!("the peer disconnected: wrong secret; since then: {error}"));
+        }
+        watch.connected();
+        watch.disconnected(None);
+        assert_eq!(watch.status().last_error, None);
+        watch.unreachable("connection refused".to_owned());
+        assert_eq!(told(), "connection refused");
     }
 }

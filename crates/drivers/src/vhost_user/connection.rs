@@ -237,7 +237,7 @@ impl Host {
             let (socket, turn) = match &self.card.listener {
                 None => {
                     drop(self.await_turn([])?);
-                    let told = |why| self.watch.disconnected(Some(why));
+                    let told = |why| self.watch.unreachable(why);
                     let socket = self.stop.await_server(&self.path, SocketType::STREAM, told)?;
                     (Ok(Some(socket)), self.await_turn([])?.1)
                 }

@@ -85,7 +85,7 @@ impl VirtioUserConnection {
     fn meet(&self) -> Option<OwnedFd> {
         match &self.meeting {
             ConnectResult::Connect(path) => {
-                let failed = |why| self.watch.disconnected(Some(why));
+                let failed = |why| self.watch.unreachable(why);
                 self.stop.await_server(path, SocketType::STREAM, failed)
             }
             ConnectResult::Listen(listener) => loop {

@@ -166,3 +166,56 @@ fn a_servers_wrong_messages_are_reported() {
         until(|| client.status().last_error.is_some_and(|error| error.contains(why)));
     }
 }
+
+#[test]
+fn a_server_that_refuses_further_rings_gets_fewer() {
+    let (_folder, path) = socket();
+    let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let mut client = Port::open(&path, "role=client,queues=4");
+    let stop = StopBell::new().unwrap();
+    let greeting = MemifHello { max_ring_to_client: 255, max_ring_to_server: 255, ..hello() };
+    // The server has two queues for frames from the client, and one for frames to it.
+    let (channel, rings) = 'connections: loop {
+        let channel = accept(&listener, &stop);
+        channel.send(&MemifMessage::Hello(greeting.clone()), None).unwrap();
+        let mut rings = [0, 0];
+        loop {
+            match channel.next(&stop).unwrap().0 {
+                MemifMessage::AddRing(ring) if ring.index >= if ring.to_server { 2 } else { 1 } => {
+                    let reason = "Invalid ring index".to_owned();
+                    channel.send(&MemifMessage::Disconnect { code: 0, reason }, None).unwrap();
+                    break;
+                }
+                MemifMessage::AddRing(ring) => rings[usize::from(ring.to_server)] += 1,
+                MemifMessage::Connect(_) => break 'connections (channel, rings),
+                _ => {}
+            }
+            channel.send(&MemifMessage::Ack, None).unwrap();
+        }
+    };
+    assert_eq!(rings, [1, 2]);
+    channel.send(&MemifMessage::Connected("two".into()), None).unwrap();
+    until(|| {
+        client.serve();
+        client.status().is_connected && client.has_rings(1)
+    });
+    // Frames leave by the queues that have a ring to the server.
+    assert_eq!((client.status().active_queues, client.status().last_error), (2, None));
+    assert!(!client.has_rings(2));
+}
+
+#[test]
+fn the_reason_of_a_server_is_kept_when_the_server_has_gone() {
+    let (_folder, path) = socket();
+    let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let client = Port::open(&path, "role=client");
+    let channel = accept(&listener, &StopBell::new().unwrap());
+    let reason = "wrong secret".to_owned();
+    channel.send(&MemifMessage::Disconnect { code: 1, reason }, None).unwrap();
+    until(|| client.status().last_error.is_some());
+    drop((channel, listener));
+    until(|| {
+        let told = client.status().last_error.unwrap();
+        told.starts_with("the peer disconnected: wrong secret; since then: connecting to ")
+    });
+}
