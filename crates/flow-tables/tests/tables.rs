@@ -283,14 +283,14 @@ fn groups_that_multiply_each_other_cost_no_more_than_one_packet_may() {
     let last = group(GroupCommand::Add, GroupKind::All, 0, vec![bucket(0, PortNo::ANY, vec![output(2)])]);
     state.group_mod(&last, 0).unwrap();
     // Twelve levels of ten buckets would multiply a packet to ten to the twelfth copies.
-    let mut watched = bucket(1, PortNo(9), vec![output(2)]);
+    let mut watched = bucket(0, PortNo(9), vec![output(2)]);
     for level in 1..=12 {
         let next = vec![bucket(0, PortNo::ANY, vec![Action::Group(level - 1)]); 10];
         state.group_mod(&group(GroupCommand::Add, GroupKind::All, level, next), 0).unwrap();
         // The watched groups multiply the liveness checks in the same way.
         let next = vec![watched.clone(); 10];
         state.group_mod(&group(GroupCommand::Add, GroupKind::FastFailover, 100 + level, next), 0).unwrap();
-        watched = Bucket { watch_group: 100 + level, ..bucket(1, PortNo::ANY, vec![output(2)]) };
+        watched = Bucket { watch_group: 100 + level, ..bucket(0, PortNo::ANY, vec![output(2)]) };
     }
     let both = apply(vec![Action::Group(112), Action::Group(12), output(3)]);
     state.flow_mod(&add(0, 1, vec![], both), 0).unwrap();
@@ -392,6 +392,27 @@ fn a_meter_drops_what_is_above_its_rate() {
     let passed: usize =
         (0..100u64).map(|packet| send(&state, 1, &frame(1, 1), packet * NS / 100).outputs.len()).sum();
     assert!((9..=12).contains(&passed), "{passed}");
+}
+
+#[test]
+fn only_the_buckets_of_select_groups_have_weights() {
+    for (kind, is_valid) in [
+        (GroupKind::Select, true),
+        (GroupKind::All, false),
+        (GroupKind::Indirect, false),
+        (GroupKind::FastFailover, false),
+    ] {
+        for command in [GroupCommand::Add, GroupCommand::Modify] {
+            let mut state = state();
+            if command == GroupCommand::Modify {
+                let unweighted = vec![bucket(0, PortNo(1), vec![output(2)])];
+                state.group_mod(&group(GroupCommand::Add, kind, 5, unweighted), 0).unwrap();
+            }
+            let weighted = group(command, kind, 5, vec![bucket(3, PortNo(1), vec![output(2)])]);
+            let expected = if is_valid { Ok(Vec::new()) } else { Err(ErrorCode::GROUP_INVALID) };
+            assert_eq!(state.group_mod(&weighted, 0), expected, "{kind:?} {command:?}");
+        }
+    }
 }
 
 #[test]
@@ -622,7 +643,7 @@ fn tables_continue_unchanged_in_another_process() {
         bands: vec![MeterBand::Drop { rate: 1_000_000, burst: 0 }],
     };
     before.meter_mod(&meter, NS).unwrap();
-    let to_2 = bucket(1, PortNo::ANY, vec![output(2)]);
+    let to_2 = bucket(0, PortNo::ANY, vec![output(2)]);
     let seven = group(GroupCommand::Add, GroupKind::All, 7, vec![to_2]);
     before.group_mod(&seven, 2 * NS).unwrap();
     let timed = FlowMod {
