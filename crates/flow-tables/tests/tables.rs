@@ -395,6 +395,19 @@ fn a_meter_drops_what_is_above_its_rate() {
 }
 
 #[test]
+fn a_meter_that_is_not_there_is_deleted_without_an_error() {
+    let delete = |meter| MeterMod {
+        command: MeterCommand::Delete,
+        flags: MeterFlags::default(),
+        meter,
+        bands: Vec::new(),
+    };
+    for meter in [1, meter_id::MAX, meter_id::CONTROLLER, meter_id::SLOWPATH, meter_id::ALL] {
+        assert_eq!(state().meter_mod(&delete(meter), 0), Ok(Vec::new()), "{meter}");
+    }
+}
+
+#[test]
 fn only_the_buckets_of_select_groups_have_weights() {
     for (kind, is_valid) in [
         (GroupKind::Select, true),

@@ -59,9 +59,7 @@ impl FlowState {
                 self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
                 Ok(Vec::new())
             }
-            MeterCommand::Delete if old.is_none() && request.meter != meter_id::ALL => {
-                Err(ErrorCode::METER_UNKNOWN)
-            }
+            // A meter that is not there is deleted without an error (OpenFlow 1.3.5, 6.6).
             MeterCommand::Delete => {
                 let is_meant = |meter: u32| request.meter == meter_id::ALL || request.meter == meter;
                 let flows = self.with(table_id::ALL, |flow| flow.instructions.meter.is_some_and(is_meant));
