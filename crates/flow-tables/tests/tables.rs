@@ -395,6 +395,53 @@ fn a_meter_drops_what_is_above_its_rate() {
 }
 
 #[test]
+fn virtual_meters_limit_the_packets_to_the_controllers_alone() {
+    for number in meter_id::VIRTUAL {
+        let mut state = state();
+        let meter = |command| MeterMod {
+            command,
+            flags: MeterFlags::PKTPS | MeterFlags::BURST,
+            meter: number,
+            bands: vec![MeterBand::Drop { rate: 10, burst: 2 }],
+        };
+        state.meter_mod(&meter(MeterCommand::Add), 0).unwrap();
+        let to_controller = Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff };
+        state.flow_mod(&add(0, 1, vec![], apply(vec![to_controller, output(2)])), 0).unwrap();
+        let only_there = vec![exact(OxmField::InPort, 3)];
+        state.flow_mod(&add(0, 2, only_there, apply(vec![to_controller])), 0).unwrap();
+        let seen: Vec<Seen> = (0..5).map(|_| send(&state, 1, &frame(1, 1), 0)).collect();
+        assert_eq!(seen.iter().map(|seen| seen.packet_ins.len()).sum::<usize>(), 2);
+        assert!(seen.iter().all(|seen| ports(seen) == [2]), "the frame itself is not metered");
+        assert_eq!(send(&state, 3, &frame(1, 1), 0).dropped, [DropCause::Metered]);
+        // A second of the rate.
+        let later = (0..20).map(|_| send(&state, 3, &frame(1, 1), NS).packet_ins.len());
+        assert_eq!(later.sum::<usize>(), 2, "the burst limits what a pause leaves");
+        let unknown = Instructions { meter: Some(number), ..apply(vec![output(2)]) };
+        assert_eq!(state.flow_mod(&add(0, 3, vec![], unknown), 0), Err(ErrorCode::METER_INVALID));
+        assert_eq!(state.meter_configs(meter_id::ALL).unwrap()[0].meter, number);
+        state.meter_mod(&meter(MeterCommand::Delete), 0).unwrap();
+        assert_eq!(send(&state, 3, &frame(1, 1), NS).packet_ins.len(), 1);
+    }
+}
+
+#[test]
+fn a_virtual_meter_remarks_the_copy_for_the_controllers_alone() {
+    let mut state = state();
+    let bands = vec![MeterBand::DscpRemark { rate: 0, burst: 0, levels: 1 }];
+    let flags = MeterFlags::PKTPS;
+    let meter = meter_id::CONTROLLER;
+    state.meter_mod(&MeterMod { command: MeterCommand::Add, flags, meter, bands }, 0).unwrap();
+    let to_controller = Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff };
+    state.flow_mod(&add(0, 1, vec![], apply(vec![to_controller, output(2)])), 0).unwrap();
+    // Assured forwarding 11.
+    let mut packet = ip(1, 9);
+    packet[15] = 10 << 2;
+    let seen = send(&state, 1, &packet, 0);
+    assert_eq!(seen.packet_ins.len(), 1);
+    assert_eq!(seen.outputs, [(OutputPort::Port(PortNo(2)), Vec::new())], "unchanged");
+}
+
+#[test]
 fn a_meter_that_is_not_there_is_deleted_without_an_error() {
     let delete = |meter| MeterMod {
         command: MeterCommand::Delete,

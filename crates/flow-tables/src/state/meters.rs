@@ -22,7 +22,8 @@ impl FlowState {
         let old = self.tables.meters.get(&request.meter).cloned();
         match request.command {
             MeterCommand::Add | MeterCommand::Modify => {
-                if request.meter == 0 || request.meter > meter_id::MAX {
+                let is_number = (1..=meter_id::MAX).contains(&request.meter);
+                if !is_number && !meter_id::VIRTUAL.contains(&request.meter) {
                     return Err(ErrorCode::METER_INVALID);
                 }
                 match (request.command, &old) {

@@ -124,7 +124,7 @@ impl Agent {
                 self.state.set_drops_fragments(config.fragments == FragmentFlags::Drop);
                 return Ok(None);
             }
-            ControllerMessage::PacketOut(packet) => return self.packet_out(&packet, now_ns).map(|()| None),
+            ControllerMessage::PacketOut(packet) => return self.packet_out(&packet).map(|()| None),
             ControllerMessage::FlowMod(change) => {
                 let removed = self.state.flow_mod(&change, now_ns)?;
                 self.counted.flow_mods += 1;
