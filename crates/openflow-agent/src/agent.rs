@@ -57,8 +57,6 @@ pub struct AgentState {
     pub is_standalone: bool,
     /// Ports: number, configuration by controllers, and whether the port is live.
     pub ports: Vec<(u32, u32, bool)>,
-    /// Greatest generation number of a controller.
-    pub generation: Option<u64>,
     /// Counts of the agent.
     pub counted: AgentCounters,
 }
@@ -96,6 +94,7 @@ pub struct Agent {
     ports: BTreeMap<PortNo, OpenFlowPort>,
     sessions: BTreeMap<SessionId, OpenFlowSession>,
     next_session: SessionId,
+    /// Greatest generation number of the controllers that take part in the election of a master.
     generation: Option<u64>,
     /// Time of the workers, by which meters measure.
     clock: Clock,
@@ -156,7 +155,6 @@ impl Agent {
     pub fn resume(&mut self, remains: &AgentState) {
         self.miss_send_bytes = remains.miss_send_bytes;
         self.is_standalone = remains.is_standalone;
-        self.generation = remains.generation;
         self.counted = remains.counted;
     }
 
@@ -170,7 +168,6 @@ impl Agent {
             miss_send_bytes: self.miss_send_bytes,
             is_standalone: self.is_standalone,
             ports: ports.map(|(number, port)| (number.0, port.config.0, port.is_live)).collect(),
-            generation: self.generation,
             counted: self.counted(),
         }
     }
@@ -186,6 +183,11 @@ impl Agent {
     pub fn disconnect(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.remove(&id) {
             self.counted.dropped_news += session.dropped_news;
+        }
+        // Generation numbers put the requests of these controllers in order (OpenFlow 1.3.5, 6.3.6). Without the
+        // controllers there are no such requests, and the next ones may begin with any number.
+        if !self.sessions.values().any(|session| session.is_elector) {
+            self.generation = None;
         }
     }
 

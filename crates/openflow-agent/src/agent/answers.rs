@@ -188,6 +188,9 @@ impl Agent {
                 return Err(ErrorCode::ROLE_STALE);
             }
             self.generation = Some(wanted.generation);
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.is_elector = true;
+            }
         }
         if wanted.role == ControllerRole::Master {
             let masters = self.sessions.values_mut().filter(|session| session.role == ControllerRole::Master);
