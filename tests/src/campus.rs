@@ -34,6 +34,8 @@ dps:
     dp_id: 0x1
     hardware: "Generic"
     stack: {priority: 1}
+    packetin_pps: 1000
+    slowpath_pps: 1000
     lldp_beacon: {send_interval: 1, max_per_interval: 10}
     interfaces:
       1: {native_vlan: office, acls_in: [no_port_9]}

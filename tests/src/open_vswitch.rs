@@ -1,12 +1,15 @@
 //! Open vSwitch as the reference: a private ovs-vswitchd with a dummy datapath, which needs no interface and no
-//! namespace. It predicts what happens to frames.
+//! namespace. It predicts what happens to frames, or forwards them.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::command::{run, stderr};
+use crate::daemon::PATIENCE;
 use crate::network::patience_s;
 use crate::service::Service;
 
@@ -66,7 +69,19 @@ impl OpenVSwitch {
         for port in 1..=ports {
             let name = format!("p{port}");
             let request = format!("ofport_request={port}");
-            vsctl(&["add-port", "br0", &name, "--", "set", "interface", &name, "type=dummy", &request]);
+            let frames = format!("options:pstream=p{}", socket(&name));
+            vsctl(&[
+                "add-port",
+                "br0",
+                &name,
+                "--",
+                "set",
+                "interface",
+                &name,
+                "type=dummy",
+                &request,
+                &frames,
+            ]);
         }
         Self { folder, _switch: switch, _database: server }
     }
@@ -82,6 +97,32 @@ impl OpenVSwitch {
         expect(command)
     }
 
+    /// Connects to a port, as a cable does.
+    ///
+    /// # Panics
+    /// If Open vSwitch does not listen.
+    #[must_use]
+    pub fn plug(&self, port: u32) -> Plug {
+        let stream = UnixStream::connect(self.folder.path().join(format!("p{port}"))).unwrap();
+        stream.set_read_timeout(PATIENCE).unwrap();
+        stream.set_write_timeout(PATIENCE).unwrap();
+        Plug(stream)
+    }
+
+    /// Waits until the caches of the datapath follow the flows.
+    ///
+    /// # Panics
+    /// If Open vSwitch does not answer.
+    pub fn settle(&self) {
+        self.appctl(&["revalidator/wait"]);
+    }
+
+    fn appctl(&self, arguments: &[&str]) -> String {
+        let mut command = program(self.folder.path(), "ovs-appctl");
+        command.arg("-t").arg(self.folder.path().join("switch.ctl")).arg(timeout()).args(arguments);
+        expect(command)
+    }
+
     /// Predicts what would happen to a packet. The packet is given by its headers, or by some of them and its bytes in
     /// hexadecimal digits.
     ///
@@ -89,15 +130,42 @@ impl OpenVSwitch {
     /// If Open vSwitch refuses.
     #[must_use]
     pub fn trace(&self, headers: &str, packet: Option<&str>) -> Trace {
-        let mut command = program(self.folder.path(), "ovs-appctl");
-        command.arg("-t").arg(self.folder.path().join("switch.ctl"));
-        command.args([&timeout(), "ofproto/trace", "--names", "br0", headers]).args(packet);
-        let text = expect(command);
+        let mut arguments = vec!["ofproto/trace", "--names", "br0", headers];
+        arguments.extend(packet);
+        let text = self.appctl(&arguments);
         let line = |label: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(label));
             line.unwrap_or_else(|| panic!("no {label:?} in {text}")).trim().to_owned()
         };
         Trace { headers: line("Flow:"), actions: line("Datapath actions:"), text }
+    }
+}
+
+/// The far end of a cable to a port. Each frame on it follows its length, two bytes.
+#[derive(Debug)]
+pub struct Plug(UnixStream);
+
+impl Plug {
+    /// Sends a frame to the port.
+    ///
+    /// # Panics
+    /// If Open vSwitch does not take it.
+    pub fn send(&mut self, frame: &[u8]) {
+        let length = u16::try_from(frame.len()).unwrap().to_be_bytes();
+        self.0.write_all(&[&length, frame].concat()).unwrap();
+    }
+
+    /// Waits for the next frame from the port.
+    ///
+    /// # Panics
+    /// If none comes within the time limit.
+    #[must_use]
+    pub fn receive(&mut self) -> Vec<u8> {
+        let mut length = [0; 2];
+        self.0.read_exact(&mut length).unwrap();
+        let mut frame = vec![0; usize::from(u16::from_be_bytes(length))];
+        self.0.read_exact(&mut frame).unwrap();
+        frame
     }
 }
 

@@ -22,6 +22,7 @@ fn faucet_and_gauge_run_two_stacked_switches() {
     let mut campus = Campus::start();
     let [lab_a, office_b, lab_b] = [1, 2, 3].map(|host| campus.hosts[host].address);
 
+    campus.await_true("meters of the frames for Faucet", || campus.report("vale0")["meters"] == 2);
     // Hosts of one VLAN communicate over the trunk, whose frames have tags. The two cables do not make a loop.
     assert_eq!(campus.hosts[0].await_ping(office_b), 64);
     assert_eq!(campus.hosts[1].await_ping(lab_b), 64);

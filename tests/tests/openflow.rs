@@ -126,6 +126,41 @@ fn groups_and_meters_of_ovs_ofctl_work() {
 }
 
 #[test]
+fn the_meter_of_the_controllers_limits_their_frames_and_counts_the_rest() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&["add-meter", "meter=controller,pktps,burst,band=type=drop,rate=1,burst_size=3"]);
+    switch.ofctl(&["add-flow", "in_port=1,actions=controller,output:2"]);
+    for number in 0..20 {
+        send(&mut switch.a, &numbered(station(2), station(1), number, LEN));
+    }
+    switch.a.tx().sync().unwrap();
+    for number in 0..20 {
+        assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(number));
+    }
+    let metered = |report: &Value| report["metered_packet_ins"].as_u64().unwrap();
+    switch.await_report("all frames", |report| {
+        metered(report) > 0 && metered(report) + report["packet_ins"].as_u64().unwrap() == 20
+    });
+    let count = metered(&switch.report());
+    let stats = switch.ofctl(&["meter-stats", "meter=controller"]);
+    assert!(
+        stats.contains("packet_in_count:20") && stats.contains(&format!("packet_count:{count} ")),
+        "{stats}"
+    );
+    let printed = run(switch.daemon.ringroad(&["switch", "vale0"]));
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains(&format!("{count} frames for controllers metered")), "{printed}");
+    switch.daemon.upgrade();
+    switch.await_report("the thread", |report| report["waiting"].is_null() && metered(report) == count);
+    let dumped = switch.ofctl(&["dump-meters"]);
+    assert!(dumped.contains("meter=controller"), "{dumped}");
+    switch.ofctl(&["del-meter", "meter=controller"]);
+    // It is gone already.
+    switch.ofctl(&["del-meter", "meter=controller"]);
+    assert_eq!(metered(&switch.report()), count);
+}
+
+#[test]
 fn ovs_ofctl_shows_and_changes_all_that_there_is() {
     let switch = FlowSwitch::new(&[]);
     let file = switch.daemon.folder().join("flows");

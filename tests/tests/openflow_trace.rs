@@ -1,225 +1,17 @@
 //! `ringroad explain` for frames, compared with Open vSwitch's `ofproto/trace` with the same flows and groups.
-//!
-//! The flows avoid cases that the two switches decide differently, or that the specification (OpenFlow 1.3.5) leaves
-//! open:
-//!
-//! - A VLAN tag that is pushed onto a tagged frame begins as a copy of that tag (5.12.1, table 6). Open vSwitch begins
-//!   with VLAN 0. Here each new tag gets its VLAN and its priority at once.
-//! - The choice of a bucket in a select group is up to the switch (5.6.1). Here groups are `all` and `indirect`.
-//! - Among overlapping entries of equal priority any may win (5.3). Here each entry of a table has its own priority.
-//! - NORMAL is a switch's own way of forwarding (5.1). Here no flow has it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::open_vswitch::OpenVSwitch;
+use ringroad_tests::random_flows::{GROUPS, LAST_FLOWS, PORTS, Random, STATIONS, flows, mac};
 use serde_json::Value;
 
-const PORTS: u32 = 4;
-const TABLES: u32 = 4;
 const FLOWS_A_TABLE: u32 = 90;
 const FRAMES: u64 = 400;
-const STATIONS: [&str; 5] =
-    ["02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03", "06:00:00:00:00:01", "01:00:5e:00:00:05"];
-
-/// SplitMix64, which makes the same flows and frames in each run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// Returns true in one of `of` cases.
-    fn one_of(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-
-    fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
-
-/// A match, and the properties of matching frames that are known from it.
-struct Matched {
-    text: String,
-    protocol: &'static str,
-    /// Whether frames have a tag, if the match determines this.
-    is_tagged: Option<bool>,
-}
-
-fn matched(random: &mut Random, table: u32) -> Matched {
-    let mut text = String::new();
-    let protocol = random.of(&[
-        "",
-        "",
-        "",
-        "ip",
-        "ip",
-        "tcp",
-        "tcp",
-        "udp",
-        "icmp",
-        "arp",
-        "ipv6",
-        "tcp6",
-        "dl_type=0x88b5",
-    ]);
-    if !protocol.is_empty() {
-        write!(text, ",{protocol}").unwrap();
-    }
-    if random.one_of(2) {
-        write!(text, ",in_port={}", random.below(u64::from(PORTS)) + 1).unwrap();
-    }
-    match random.below(8) {
-        0 | 1 => write!(text, ",dl_dst={}", random.of(&STATIONS)).unwrap(),
-        2 => text.push_str(",dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"),
-        3 => text.push_str(",dl_dst=02:00:00:00:00:00/ff:ff:00:00:00:00"),
-        _ => {}
-    }
-    if random.one_of(6) {
-        write!(text, ",dl_src={}", random.of(&STATIONS[..4])).unwrap();
-    }
-    let is_tagged = match random.below(6) {
-        0 => {
-            text.push_str(",vlan_tci=0x0000/0x1fff");
-            Some(false)
-        }
-        1 => {
-            text.push_str(",vlan_tci=0x1000/0x1000");
-            Some(true)
-        }
-        2 => {
-            write!(text, ",dl_vlan={}", 5 + random.below(3)).unwrap();
-            Some(true)
-        }
-        _ => None,
-    };
-    match protocol {
-        "ip" | "tcp" | "udp" | "icmp" => {
-            if random.one_of(2) {
-                let prefix = random.of(&["8", "16", "24", "30", "32", "255.255.0.3"]);
-                write!(text, ",nw_dst=10.0.{}.{}/{prefix}", random.below(2), random.below(4)).unwrap();
-            }
-            if random.one_of(4) {
-                write!(text, ",nw_src=0.0.0.{}/0.0.0.3", random.below(4)).unwrap();
-            }
-            if random.one_of(6) {
-                write!(text, ",nw_tos={}", [0, 32, 184][random.below(3) as usize]).unwrap();
-            }
-        }
-        "arp" if random.one_of(2) => write!(text, ",arp_op={}", random.below(2) + 1).unwrap(),
-        "ipv6" | "tcp6" if random.one_of(2) => {
-            write!(text, ",ipv6_dst=fd00::{}/126", random.below(8)).unwrap();
-        }
-        _ => {}
-    }
-    if matches!(protocol, "tcp" | "udp" | "tcp6") && random.one_of(2) {
-        match random.below(2) {
-            0 => write!(text, ",tp_dst={}", [80, 53, 1000][random.below(3) as usize]).unwrap(),
-            _ => text.push_str(",tp_dst=0x3e8/0xfff8"),
-        }
-    }
-    if table > 0 && random.one_of(4) {
-        write!(text, ",metadata={:#x}/0x3", random.below(4)).unwrap();
-    }
-    Matched { text, protocol, is_tagged }
-}
-
-/// Random actions on the headers of the frames of a match, and outputs.
-fn actions(random: &mut Random, of: &Matched, most: u64, may_push: bool) -> Vec<String> {
-    let mut list = Vec::new();
-    let (mut is_tagged, mut may_push) = (of.is_tagged, may_push);
-    let is_ip = matches!(of.protocol, "ip" | "tcp" | "udp" | "icmp");
-    for _ in 0..random.below(most + 1) {
-        match random.below(14) {
-            0..4 => list.push(format!("output:{}", random.below(u64::from(PORTS)) + 1)),
-            4 => list.push(random.of(&["IN_PORT", "FLOOD", "ALL", "CONTROLLER:64"]).to_owned()),
-            5 => list.push(format!("set_field:{}->eth_dst", random.of(&STATIONS))),
-            6 => list.push(format!("set_field:{}->eth_src", random.of(&STATIONS[..4]))),
-            7 if is_ip => list.push(format!("set_field:10.0.9.{}->nw_dst", random.below(4))),
-            8 if is_ip => list.push(format!("set_field:10.9.0.{}->nw_src", random.below(4))),
-            9 if is_ip => list.push("dec_ttl".to_owned()),
-            10 if is_ip => list.push(format!("set_field:{}->ip_dscp", 8 * random.below(8))),
-            11 if matches!(of.protocol, "tcp" | "udp") => {
-                list.push(format!("set_field:{}->{}_dst", 1000 + random.below(9), of.protocol));
-            }
-            12 if is_tagged == Some(true) => {
-                if random.one_of(2) {
-                    list.push("pop_vlan".to_owned());
-                    is_tagged = None;
-                } else {
-                    list.push(format!("set_field:{}->vlan_vid", 4096 + 5 + random.below(4)));
-                }
-            }
-            13 if may_push => {
-                list.push("push_vlan:0x8100".to_owned());
-                list.push(format!("set_field:{}->vlan_vid", 4096 + 100 + random.below(9)));
-                list.push(format!("set_field:{}->vlan_pcp", random.below(8)));
-                (is_tagged, may_push) = (Some(true), false);
-            }
-            _ => {}
-        }
-    }
-    list
-}
-
-fn flow(random: &mut Random, table: u32, priority: u32) -> String {
-    let of = matched(random, table);
-    // Open vSwitch handles two tags, and frames arrive with one at most.
-    let may_push = table == 2 || table == 1 && of.is_tagged == Some(false);
-    let mut words = actions(random, &of, 3, may_push && table != 3);
-    if random.one_of(8) {
-        words.push(format!("group:{}", 1 + random.below(3)));
-    }
-    if random.one_of(12) {
-        words.push("clear_actions".to_owned());
-    }
-    if random.one_of(3) {
-        // An action set has one action of each kind.
-        let mut kinds = BTreeMap::new();
-        for action in actions(random, &Matched { is_tagged: None, text: String::new(), ..of }, 3, false) {
-            let kind =
-                action.split_once("->").map_or_else(|| kind_of(&action), |(_, field)| field.to_owned());
-            kinds.insert(kind, action);
-        }
-        if !kinds.is_empty() {
-            words.push(format!("write_actions({})", kinds.into_values().collect::<Vec<_>>().join(",")));
-        }
-    }
-    if random.one_of(4) {
-        words.push(format!("write_metadata:{:#x}/{:#x}", random.below(4), 1 + random.below(3)));
-    }
-    if table + 1 < TABLES && !random.one_of(4) {
-        words.push(format!(
-            "goto_table:{}",
-            u64::from(table) + 1 + random.below(u64::from(TABLES - table - 1))
-        ));
-    }
-    if words.is_empty() {
-        words.push("drop".to_owned());
-    }
-    format!("table={table},priority={priority}{} actions={}", of.text, words.join(","))
-}
-
-fn kind_of(action: &str) -> String {
-    match action {
-        "dec_ttl" => "dec_ttl".to_owned(),
-        _ => "output".to_owned(),
-    }
-}
 
 /// A frame, with its input port and its headers as text.
 struct Frame {
@@ -299,11 +91,6 @@ fn frame(random: &mut Random) -> Frame {
         }
     }
     Frame { bytes, headers }
-}
-
-fn mac(text: &str) -> [u8; 6] {
-    let mut bytes = text.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
-    std::array::from_fn(|_| bytes.next().unwrap())
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -394,6 +181,9 @@ fn number(text: &str) -> u64 {
 
 /// Bytes of a value: an address, or a number of `len` bytes.
 fn value_bytes(text: &str, len: usize) -> Vec<u8> {
+    if len == 16 {
+        return text.parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec();
+    }
     if text.contains(':') {
         return mac(text).to_vec();
     }
@@ -416,6 +206,8 @@ fn set(header: &str, frame: &mut [u8]) {
             ("ipv4", "ttl") => (at + 8, 1),
             ("ipv4", "src") => (at + 12, 4),
             ("ipv4", "dst") => (at + 16, 4),
+            ("ipv6", "src") => (at + 8, 16),
+            ("ipv6", "dst") => (at + 24, 16),
             ("tcp" | "udp", "src") => (at + 20, 2),
             ("tcp" | "udp", "dst") => (at + 22, 2),
             _ => panic!("{header}"),
@@ -483,12 +275,6 @@ fn words(headers: &str) -> Vec<&str> {
     words
 }
 
-const GROUPS: &str = "\
-group_id=1,type=all,bucket=output:1,bucket=set_field:02:00:00:00:00:77->eth_dst,output:2,bucket=output:3
-group_id=2,type=indirect,bucket=set_field:02:00:00:00:00:78->eth_src,output:4
-group_id=3,type=all,bucket=group:2,bucket=output:1
-";
-
 #[test]
 fn explanations_agree_with_open_vswitch_for_the_same_flows() {
     let ovs = OpenVSwitch::start(PORTS);
@@ -498,13 +284,7 @@ fn explanations_agree_with_open_vswitch_for_the_same_flows() {
     assert!(run(daemon.ringroad(&["switch", "vale0", "--openflow"])).status.success());
     let seed = 20_261_125;
     let mut random = Random(seed);
-    let mut flows = String::new();
-    for table in 0..TABLES {
-        let mut priorities: Vec<u32> = (1..=FLOWS_A_TABLE).collect();
-        while let Some(priority) = priorities.pop() {
-            writeln!(flows, "{}", flow(&mut random, table, priority)).unwrap();
-        }
-    }
+    let flows = format!("{LAST_FLOWS}{}", flows(&mut random, FLOWS_A_TABLE).join("\n"));
     let file = |name: &str, text: &str| {
         let path = daemon.folder().join(name);
         std::fs::write(&path, text).unwrap();

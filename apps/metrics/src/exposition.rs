@@ -87,6 +87,12 @@ const FLOW_TABLES: &[Metric<OpenFlowReport, u64>] = &[
     (Counter, "openflow_packet_ins", "Frames for controllers", |report| report.packet_ins),
     (
         Counter,
+        "openflow_metered_packet_ins",
+        "Frames that the meters of the controllers have kept from them",
+        |report| report.metered_packet_ins,
+    ),
+    (
+        Counter,
         "openflow_dropped_news",
         "Messages that controllers did not get because they did not read",
         |report| report.dropped_news,

@@ -147,8 +147,6 @@ pub enum Explained {
     Controllers {
         /// Reason: `no_match`, `action` or `invalid_ttl`.
         reason: String,
-        /// Maximum number of its bytes that they get; 65535 for all bytes.
-        max_len: u16,
         /// Index of the output in the list of outputs.
         output: u32,
     },

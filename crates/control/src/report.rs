@@ -102,6 +102,9 @@ pub struct OpenFlowReport {
     /// Number of frames that the switch has had for controllers.
     #[serde(default)]
     pub packet_ins: u64,
+    /// Number of frames that the meters of the controllers (`OFPM_CONTROLLER`, `OFPM_SLOWPATH`) have kept from them.
+    #[serde(default)]
+    pub metered_packet_ins: u64,
     /// Number of messages that a controller did not get because it did not read.
     pub dropped_news: u64,
     /// Number of packets from controllers that the switch did not accept, because there were too many at once.

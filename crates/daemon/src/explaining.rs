@@ -293,7 +293,7 @@ impl PipelineSink for Recorder<'_> {
             PacketInReason::InvalidTtl => "invalid_ttl",
         };
         let output = self.leave(packet, PortMask::default(), None);
-        self.note(Explained::Controllers { reason: reason.to_owned(), max_len: why.max_len, output });
+        self.note(Explained::Controllers { reason: reason.to_owned(), output });
     }
 
     fn dropped(&mut self, cause: DropCause) {

@@ -35,8 +35,6 @@ pub struct PacketInHeader {
     pub reason: PacketInReason,
     /// Table of the entry that sends the packet.
     pub table: u8,
-    /// Maximum number of the packet's bytes that the controllers get.
-    pub max_len: u16,
     /// The entry's cookie.
     pub cookie: u64,
     /// The packet's metadata.
@@ -53,7 +51,6 @@ impl PacketInHeader {
             in_port: packet.in_port,
             reason: why.reason,
             table: why.table,
-            max_len: why.max_len,
             cookie: why.cookie,
             metadata: packet.metadata,
             tunnel_id: packet.tunnel_id,
@@ -67,7 +64,7 @@ impl PacketInHeader {
         let parts: [&[u8]; 7] = [
             &self.in_port.0.to_be_bytes(),
             &[self.reason as u8, self.table],
-            &self.max_len.to_be_bytes(),
+            &[0; 2],
             &self.cookie.to_be_bytes(),
             &self.metadata.to_be_bytes(),
             &self.tunnel_id.to_be_bytes(),
@@ -93,7 +90,6 @@ impl PacketInHeader {
             in_port: PortNo(u32::from_be_bytes(*header.first_chunk()?)),
             reason,
             table: header[5],
-            max_len: u16::from_be_bytes([header[6], header[7]]),
             cookie: long(8)?,
             metadata: long(16)?,
             tunnel_id: long(24)?,
@@ -134,7 +130,6 @@ mod tests {
             in_port: PortNo(7),
             reason: PacketInReason::InvalidTtl,
             table: 3,
-            max_len: 128,
             cookie: 0x0102_0304_0506_0708,
             metadata: u64::MAX,
             tunnel_id: 9,

@@ -81,6 +81,8 @@ pub(crate) struct Layout {
     /// Protocol after all extension headers.
     pub ip_proto: u8,
     pub exthdr: u16,
+    /// Whether a routing header of IPv6 has segments left.
+    pub has_segments_left: bool,
     /// Whether the packet is a fragment of an IP packet.
     pub is_fragment: bool,
     /// The transport header; in fragments, only the first has one.
@@ -148,6 +150,7 @@ impl Layout {
             IpVersion::Six => Network::Ipv6,
         };
         (self.network_at, self.ip_proto, self.exthdr) = (ip.at, ip.protocol, extensions.bits);
+        self.has_segments_left = ip.has_segments_left;
         self.is_fragment = ip.fragment != IpFragment::No;
         if ip.fragment != IpFragment::Later {
             self.find_transport(bytes, ip.payload_at);

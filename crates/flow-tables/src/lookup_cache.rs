@@ -107,6 +107,6 @@ pub(crate) fn keeps_lookups(effect: Effect) -> bool {
         }
         Effect::VlanTag { is_pushed } => is_pushed,
         Effect::Header => false,
-        Effect::Output { .. } | Effect::Group(_) | Effect::Queue(_) | Effect::Ttl => true,
+        Effect::Output(_) | Effect::Group(_) | Effect::Queue(_) | Effect::Ttl => true,
     }
 }

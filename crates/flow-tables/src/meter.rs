@@ -1,6 +1,7 @@
 //! Meters: one token bucket for each band.
 
 use ringroad_openflow::message::{MeterBand, MeterConfig, MeterFlags};
+use ringroad_openflow::meter_id;
 use ringroad_port::token_bucket::TokenBucket;
 
 use crate::counters::CounterId;
@@ -42,6 +43,12 @@ impl MeterEntry {
             Band { counter, rate, bucket: TokenBucket::new(tokens(rate), burst) }
         });
         Self { bands: bands.collect(), config, added_ns, counter }
+    }
+
+    /// Whether the meter is for all packets to the controllers, not for those of flow entries.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        meter_id::VIRTUAL.contains(&self.config.meter)
     }
 
     /// Measures a packet. Returns the number of the band whose rate it exceeds; of several, the one with the highest

@@ -2,6 +2,7 @@
 
 use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
+use ringroad_openflow::meter_id;
 use ringroad_port::drop_cause::DropCause;
 
 use crate::counters::CounterId;
@@ -39,8 +40,6 @@ pub struct ToController {
     pub table: u8,
     /// Cookie of the entry; all ones if there is none.
     pub cookie: u64,
-    /// Maximum number of the packet's bytes that the controllers get.
-    pub max_len: u16,
 }
 
 /// Receives the events of a packet's path through the tables.
@@ -109,7 +108,7 @@ pub(crate) struct ActionSet {
     fields: Vec<Action>,
     queue: Option<u32>,
     group: Option<u32>,
-    output: Option<(PortNo, u16)>,
+    output: Option<PortNo>,
 }
 
 impl Default for ActionSet {
@@ -136,7 +135,7 @@ impl ActionSet {
                 }
                 Effect::Queue(queue) => self.queue = Some(queue),
                 Effect::Group(group) => self.group = Some(group),
-                Effect::Output { port, max_len } => self.output = Some((port, max_len)),
+                Effect::Output(port) => self.output = Some(port),
             }
         }
     }
@@ -300,7 +299,8 @@ impl<S: PipelineSink> Walk<'_, S> {
             self.is_table_miss = flow.is_table_miss();
             let steps = &flow.instructions;
             if let Some(meter) = steps.meter {
-                self.meter(packet, meter)?;
+                // Deleting a meter deletes its flows, so no flow names a missing meter.
+                self.meter(packet, self.tables.meters.get(&meter)?)?;
             }
             if let Some(actions) = &steps.apply {
                 self.take(|steps_left| steps_left.act(actions.len()))?;
@@ -325,9 +325,8 @@ impl<S: PipelineSink> Walk<'_, S> {
         Some(())
     }
 
-    fn meter(&mut self, packet: &mut Packet, meter: u32) -> Option<()> {
-        // Deleting a meter deletes its flows, so no flow names a missing meter.
-        let meter = self.tables.meters.get(&meter)?;
+    /// Measures the packet. Returns `None` if it must go no further.
+    fn meter(&mut self, packet: &mut Packet, meter: &MeterEntry) -> Option<()> {
         self.take(|steps_left| steps_left.measure(meter.bands.len()))?;
         self.sink.count(meter.counter, packet.bytes());
         let Some(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
@@ -338,6 +337,11 @@ impl<S: PipelineSink> Walk<'_, S> {
         }
         match meter.config.bands.get(number)? {
             MeterBand::Drop { .. } => {
+                if meter.is_virtual()
+                    && let Some(counter) = self.tables.metered_packet_ins
+                {
+                    self.sink.count(counter, packet.bytes());
+                }
                 self.sink.dropped(DropCause::Metered);
                 None
             }
@@ -357,7 +361,7 @@ impl<S: PipelineSink> Walk<'_, S> {
     ) -> Option<()> {
         for action in actions {
             match action.effect() {
-                Effect::Output { port, max_len } => self.output(packet, port, max_len),
+                Effect::Output(port) => self.output(packet, port),
                 Effect::Group(group) => self.group(packet, group, depth),
                 Effect::Queue(queue) => self.queue = Some(queue),
                 Effect::Field(_) | Effect::Ttl | Effect::VlanTag { .. } | Effect::Header => {
@@ -375,7 +379,7 @@ impl<S: PipelineSink> Walk<'_, S> {
         match (set.group, set.output) {
             // The set's output is ignored if it has a group.
             (Some(group), _) => self.group(packet, group, depth),
-            (None, Some((port, max_len))) => self.output(packet, port, max_len),
+            (None, Some(port)) => self.output(packet, port),
             (None, None) => {}
         }
         Some(())
@@ -396,7 +400,7 @@ impl<S: PipelineSink> Walk<'_, S> {
                 None
             }
             Err(ActionError::TtlInvalid) => {
-                self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
+                self.packet_in(packet, PacketInReason::InvalidTtl);
                 self.sink.dropped(DropCause::TtlExpired);
                 None
             }
@@ -439,14 +443,14 @@ impl<S: PipelineSink> Walk<'_, S> {
         }
     }
 
-    fn output(&mut self, packet: &Packet, port: PortNo, max_len: u16) {
+    fn output(&mut self, packet: &Packet, port: PortNo) {
         let target = match port {
             PortNo::CONTROLLER => {
                 let reason = match self.is_table_miss {
                     true => PacketInReason::NoMatch,
                     false => PacketInReason::Action,
                 };
-                return self.packet_in(packet, reason, max_len);
+                return self.packet_in(packet, reason);
             }
             // TABLE is valid only for packets of a controller.
             PortNo::TABLE if self.table == NO_TABLE => {
@@ -476,14 +480,24 @@ impl<S: PipelineSink> Walk<'_, S> {
         self.sink.output(packet, target, self.queue);
     }
 
-    fn packet_in(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
+    fn packet_in(&mut self, packet: &Packet, reason: PacketInReason) {
         let config =
             self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
         if config.contains(PortConfig::NO_PACKET_IN) {
             return self.sink.not_sent(PortNo::CONTROLLER, OutputRefusal::NoPacketIn);
         }
         self.is_settled = true;
-        self.sink.packet_in(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });
+        let why = ToController { reason, table: self.table, cookie: self.cookie };
+        // Only packets to the controllers leave the fast path, so both meters are for the same packets.
+        let meters = meter_id::VIRTUAL.map(|meter| self.tables.meters.get(&meter));
+        if meters.iter().all(Option::is_none) {
+            return self.sink.packet_in(packet, why);
+        }
+        // A meter may change the packet that the controllers get, but not the one that goes on.
+        let mut copy = packet.clone();
+        if meters.into_iter().flatten().all(|meter| self.meter(&mut copy, meter).is_some()) {
+            self.sink.packet_in(&copy, why);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use ringroad_openflow::message::{
     FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, FlowStatsRequest,
 };
 use ringroad_openflow::oxm::Match;
-use ringroad_openflow::{group_id, table_id};
+use ringroad_openflow::{group_id, meter_id, table_id};
 
 pub use self::reports::FlowList;
 use crate::classifier::Classifier;
@@ -240,6 +240,8 @@ impl FlowState {
         };
         let lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
         state.change(Change::Lookups(lookups));
+        let metered = state.counter();
+        state.change(Change::MeteredPacketIns(metered));
         state.publish();
         (state, needs)
     }
@@ -594,10 +596,10 @@ impl FlowState {
         {
             return Err(ErrorCode::INSTRUCTION_BAD_TABLE_ID);
         }
-        if let Some(meter) = meter
-            && !self.tables.meters.contains_key(meter)
-        {
-            return Err(ErrorCode::METER_UNKNOWN);
+        match meter {
+            Some(meter) if *meter > meter_id::MAX => return Err(ErrorCode::METER_INVALID),
+            Some(meter) if !self.tables.meters.contains_key(meter) => return Err(ErrorCode::METER_UNKNOWN),
+            _ => {}
         }
         for list in [apply, write].into_iter().flatten() {
             self.check_actions(list, Some(&request.matching))?;
@@ -617,7 +619,7 @@ impl FlowState {
         }
         for action in list {
             match action.effect() {
-                Effect::Output { port, .. } => {
+                Effect::Output(port) => {
                     if port == PortNo::TABLE && matching.is_some() {
                         return Err(ErrorCode::ACTION_BAD_OUT_PORT);
                     }

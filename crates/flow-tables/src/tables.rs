@@ -104,6 +104,8 @@ pub struct Tables {
     pub(crate) counters: Counters,
     /// Counters of each table: lookups, and lookups that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
+    /// Counter of the packets that a virtual meter has kept from the controllers.
+    pub(crate) metered_packet_ins: Option<CounterId>,
     /// Words of a packet's key that some table uses.
     pub(crate) words: Words,
     /// Number of hash tables in all tables.
@@ -124,6 +126,7 @@ impl Default for Tables {
             drops_fragments: false,
             counters: Counters::default(),
             lookups: Arc::default(),
+            metered_packet_ins: None,
             words: 0,
             parts: 0,
             generation: 0,
@@ -156,6 +159,7 @@ pub(crate) enum Change {
     /// At most this many blocks of counters are in use from now on.
     FewerCounters(usize),
     Lookups(Arc<[(CounterId, CounterId)]>),
+    MeteredPacketIns(CounterId),
     Generation(u64),
 }
 
@@ -183,6 +187,12 @@ impl Tables {
     #[must_use]
     pub fn groups_and_meters(&self) -> (usize, usize) {
         (self.groups.len(), self.meters.len())
+    }
+
+    /// Number of packets that the virtual meters have kept from the controllers.
+    #[must_use]
+    pub fn metered_packet_ins(&self) -> u64 {
+        self.metered_packet_ins.map_or(0, |counter| self.counters.total(counter).packets)
     }
 
     /// Counts a packet that a worker took through a table. Only this worker's thread may call it.
@@ -234,6 +244,7 @@ impl Tables {
             Change::Counters(block) => self.counters.push(&block),
             Change::FewerCounters(blocks) => self.counters.truncate(blocks),
             Change::Lookups(lookups) => self.lookups = lookups,
+            Change::MeteredPacketIns(counter) => self.metered_packet_ins = Some(counter),
             Change::Generation(generation) => self.generation = generation,
         }
     }

@@ -142,7 +142,7 @@ const FILLS: [(&str, u32, Fill); 8] = [
     }),
     ("groups", 2000, |state, number| {
         let bucket = Bucket {
-            weight: 1,
+            weight: 0,
             watch_port: PortNo::ANY,
             watch_group: group_id::ANY,
             actions: actions(number % 8, 0),

@@ -387,6 +387,29 @@ fn extension_headers_are_seen_and_passed() {
 }
 
 #[test]
+fn before_a_routing_header_the_checksum_has_the_final_destination() {
+    let (source, waypoint, last) = ([0x11; 16], [0x22; 16], [0x33; 16]);
+    // A TCP segment behind hop-by-hop options and a routing header with one address.
+    let packet = |source: [u8; 16], destination: [u8; 16], segments_left: u8| {
+        let mut tcp = etherparse::TcpHeader::new(1000, 2000, 7, 1024);
+        let counted = if segments_left > 0 { last } else { destination };
+        tcp.checksum = tcp.calc_checksum_ipv6_raw(source, counted, b"data").unwrap();
+        let extensions = [&[43, 0][..], &[0; 6], &[6, 2, 0, segments_left], &[0; 4], &last].concat();
+        let header = [&[0x60, 0, 0, 0, 0, 56, 0, 64][..], &source, &destination].concat();
+        [&MACS[..], &[0x86, 0xdd], &header, &extensions, &tcp.to_bytes(), b"data"].concat()
+    };
+    let (new_source, new_destination) = ([0x44; 16], [0x55; 16]);
+    let number = |address: [u8; 16]| u128::from_be_bytes(address);
+    for segments_left in [0, 1] {
+        let before = packet(source, waypoint, segments_left);
+        let to = set(OxmField::Ipv6Dst, number(new_destination));
+        assert_eq!(after(&before, &[to]), packet(source, new_destination, segments_left), "{segments_left}");
+        let both = [to, set(OxmField::Ipv6Src, number(new_source))];
+        assert_eq!(after(&before, &both), packet(new_source, new_destination, segments_left));
+    }
+}
+
+#[test]
 fn options_of_neighbour_discovery_are_found() {
     let mut frame = [&MACS[..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, 58, 255], &[1; 32]].concat();
     frame.extend_from_slice(

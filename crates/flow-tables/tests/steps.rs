@@ -70,7 +70,8 @@ impl Testbed {
         self.entries.push((table, priority, matched, instructions));
     }
 
-    fn group(&mut self, group: u32, kind: GroupKind, buckets: Vec<Bucket>) {
+    fn group(&mut self, group: u32, kind: GroupKind, mut buckets: Vec<Bucket>) {
+        buckets.iter_mut().for_each(|bucket| bucket.weight = u16::from(kind == GroupKind::Select));
         let request = GroupMod { command: GroupCommand::Add, kind, group, buckets: buckets.clone() };
         self.state.group_mod(&request, 0).unwrap();
         self.groups.insert(group, (kind, buckets));
@@ -206,7 +207,7 @@ fn changes(count: usize) -> Vec<Action> {
 }
 
 fn bucket(actions: Vec<Action>, watch_port: PortNo) -> Bucket {
-    Bucket { weight: 1, watch_port, watch_group: group_id::ANY, actions }
+    Bucket { weight: 0, watch_port, watch_group: group_id::ANY, actions }
 }
 
 fn by_mask(value: u16, mask: u16) -> FieldMatch {

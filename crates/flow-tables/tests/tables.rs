@@ -283,14 +283,14 @@ fn groups_that_multiply_each_other_cost_no_more_than_one_packet_may() {
     let last = group(GroupCommand::Add, GroupKind::All, 0, vec![bucket(0, PortNo::ANY, vec![output(2)])]);
     state.group_mod(&last, 0).unwrap();
     // Twelve levels of ten buckets would multiply a packet to ten to the twelfth copies.
-    let mut watched = bucket(1, PortNo(9), vec![output(2)]);
+    let mut watched = bucket(0, PortNo(9), vec![output(2)]);
     for level in 1..=12 {
         let next = vec![bucket(0, PortNo::ANY, vec![Action::Group(level - 1)]); 10];
         state.group_mod(&group(GroupCommand::Add, GroupKind::All, level, next), 0).unwrap();
         // The watched groups multiply the liveness checks in the same way.
         let next = vec![watched.clone(); 10];
         state.group_mod(&group(GroupCommand::Add, GroupKind::FastFailover, 100 + level, next), 0).unwrap();
-        watched = Bucket { watch_group: 100 + level, ..bucket(1, PortNo::ANY, vec![output(2)]) };
+        watched = Bucket { watch_group: 100 + level, ..bucket(0, PortNo::ANY, vec![output(2)]) };
     }
     let both = apply(vec![Action::Group(112), Action::Group(12), output(3)]);
     state.flow_mod(&add(0, 1, vec![], both), 0).unwrap();
@@ -392,6 +392,87 @@ fn a_meter_drops_what_is_above_its_rate() {
     let passed: usize =
         (0..100u64).map(|packet| send(&state, 1, &frame(1, 1), packet * NS / 100).outputs.len()).sum();
     assert!((9..=12).contains(&passed), "{passed}");
+}
+
+#[test]
+fn virtual_meters_limit_the_packets_to_the_controllers_alone() {
+    for number in meter_id::VIRTUAL {
+        let mut state = state();
+        let meter = |command| MeterMod {
+            command,
+            flags: MeterFlags::PKTPS | MeterFlags::BURST,
+            meter: number,
+            bands: vec![MeterBand::Drop { rate: 10, burst: 2 }],
+        };
+        state.meter_mod(&meter(MeterCommand::Add), 0).unwrap();
+        let to_controller = Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff };
+        state.flow_mod(&add(0, 1, vec![], apply(vec![to_controller, output(2)])), 0).unwrap();
+        let only_there = vec![exact(OxmField::InPort, 3)];
+        state.flow_mod(&add(0, 2, only_there, apply(vec![to_controller])), 0).unwrap();
+        let seen: Vec<Seen> = (0..5).map(|_| send(&state, 1, &frame(1, 1), 0)).collect();
+        assert_eq!(seen.iter().map(|seen| seen.packet_ins.len()).sum::<usize>(), 2);
+        assert!(seen.iter().all(|seen| ports(seen) == [2]), "the frame itself is not metered");
+        assert_eq!(send(&state, 3, &frame(1, 1), 0).dropped, [DropCause::Metered]);
+        // A second of the rate.
+        let later = (0..20).map(|_| send(&state, 3, &frame(1, 1), NS).packet_ins.len());
+        assert_eq!(later.sum::<usize>(), 2, "the burst limits what a pause leaves");
+        let unknown = Instructions { meter: Some(number), ..apply(vec![output(2)]) };
+        assert_eq!(state.flow_mod(&add(0, 3, vec![], unknown), 0), Err(ErrorCode::METER_INVALID));
+        assert_eq!(state.meter_configs(meter_id::ALL).unwrap()[0].meter, number);
+        state.meter_mod(&meter(MeterCommand::Delete), 0).unwrap();
+        assert_eq!(send(&state, 3, &frame(1, 1), NS).packet_ins.len(), 1);
+    }
+}
+
+#[test]
+fn a_virtual_meter_remarks_the_copy_for_the_controllers_alone() {
+    let mut state = state();
+    let bands = vec![MeterBand::DscpRemark { rate: 0, burst: 0, levels: 1 }];
+    let flags = MeterFlags::PKTPS;
+    let meter = meter_id::CONTROLLER;
+    state.meter_mod(&MeterMod { command: MeterCommand::Add, flags, meter, bands }, 0).unwrap();
+    let to_controller = Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff };
+    state.flow_mod(&add(0, 1, vec![], apply(vec![to_controller, output(2)])), 0).unwrap();
+    // Assured forwarding 11.
+    let mut packet = ip(1, 9);
+    packet[15] = 10 << 2;
+    let seen = send(&state, 1, &packet, 0);
+    assert_eq!(seen.packet_ins.len(), 1);
+    assert_eq!(seen.outputs, [(OutputPort::Port(PortNo(2)), Vec::new())], "unchanged");
+}
+
+#[test]
+fn a_meter_that_is_not_there_is_deleted_without_an_error() {
+    let delete = |meter| MeterMod {
+        command: MeterCommand::Delete,
+        flags: MeterFlags::default(),
+        meter,
+        bands: Vec::new(),
+    };
+    for meter in [1, meter_id::MAX, meter_id::CONTROLLER, meter_id::SLOWPATH, meter_id::ALL] {
+        assert_eq!(state().meter_mod(&delete(meter), 0), Ok(Vec::new()), "{meter}");
+    }
+}
+
+#[test]
+fn only_the_buckets_of_select_groups_have_weights() {
+    for (kind, is_valid) in [
+        (GroupKind::Select, true),
+        (GroupKind::All, false),
+        (GroupKind::Indirect, false),
+        (GroupKind::FastFailover, false),
+    ] {
+        for command in [GroupCommand::Add, GroupCommand::Modify] {
+            let mut state = state();
+            if command == GroupCommand::Modify {
+                let unweighted = vec![bucket(0, PortNo(1), vec![output(2)])];
+                state.group_mod(&group(GroupCommand::Add, kind, 5, unweighted), 0).unwrap();
+            }
+            let weighted = group(command, kind, 5, vec![bucket(3, PortNo(1), vec![output(2)])]);
+            let expected = if is_valid { Ok(Vec::new()) } else { Err(ErrorCode::GROUP_INVALID) };
+            assert_eq!(state.group_mod(&weighted, 0), expected, "{kind:?} {command:?}");
+        }
+    }
 }
 
 #[test]
@@ -622,7 +703,7 @@ fn tables_continue_unchanged_in_another_process() {
         bands: vec![MeterBand::Drop { rate: 1_000_000, burst: 0 }],
     };
     before.meter_mod(&meter, NS).unwrap();
-    let to_2 = bucket(1, PortNo::ANY, vec![output(2)]);
+    let to_2 = bucket(0, PortNo::ANY, vec![output(2)]);
     let seven = group(GroupCommand::Add, GroupKind::All, 7, vec![to_2]);
     before.group_mod(&seven, 2 * NS).unwrap();
     let timed = FlowMod {

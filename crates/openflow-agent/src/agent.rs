@@ -11,11 +11,11 @@ use std::sync::Arc;
 use ringroad_flow_tables::control_frame::PacketInHeader;
 use ringroad_flow_tables::state::FlowState;
 use ringroad_flow_tables::tables;
-use ringroad_openflow::WHOLE_PACKET;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::message::{FlowMod, FlowRemoved, PacketIn, PacketInReason, PortConfig, SwitchMessage};
+use ringroad_openflow::message::{FlowMod, FlowRemoved, PacketIn, PortConfig, SwitchMessage};
 use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
+use ringroad_port::clock::Clock;
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::LearningSwitch;
 use serde::{Deserialize, Serialize};
@@ -51,14 +51,12 @@ pub struct AgentState {
     pub start_ns: u64,
     /// Whether fragments are dropped.
     pub drops_fragments: bool,
-    /// Number of bytes that controllers get of a packet with an invalid TTL.
+    /// Number of bytes of a buffered packet that controllers asked for. There are no buffers: it is only told.
     pub miss_send_bytes: u16,
     /// Whether the switch is a learning switch for lack of a controller.
     pub is_standalone: bool,
     /// Ports: number, configuration by controllers, and whether the port is live.
     pub ports: Vec<(u32, u32, bool)>,
-    /// Greatest generation number of a controller.
-    pub generation: Option<u64>,
     /// Counts of the agent.
     pub counted: AgentCounters,
 }
@@ -78,6 +76,10 @@ impl AgentState {
 /// A controller's packet: the ports by which it leaves, and its bytes.
 pub type Outgoing = (PortMask, Vec<u8>);
 
+/// Maximum number of a packet's bytes that controllers get: a packet-in whose match has all three fields leaves this
+/// part of a message's 65,535 bytes.
+const MAX_PACKET_IN_BYTES: usize = 65_535 - 66;
+
 /// Number that identifies a session.
 pub type SessionId = u64;
 
@@ -92,7 +94,10 @@ pub struct Agent {
     ports: BTreeMap<PortNo, OpenFlowPort>,
     sessions: BTreeMap<SessionId, OpenFlowSession>,
     next_session: SessionId,
+    /// Greatest generation number of the controllers that take part in the election of a master.
     generation: Option<u64>,
+    /// Time of the workers, by which meters measure.
+    clock: Clock,
     miss_send_bytes: u16,
     pub(crate) fail_mode: FailMode,
     is_standalone: bool,
@@ -117,12 +122,13 @@ pub struct AgentCounters {
 }
 
 impl Agent {
-    /// Makes an agent for the flows of `state`, without ports. Unless the flows are an earlier agent's, the owner must
-    /// then report that there is no controller ([`Agent::lose_controllers`]).
+    /// Makes an agent for the flows of `state`, without ports. It counts as `worker`, and `clock` is the time of the
+    /// workers. Unless the flows are an earlier agent's, the owner must then report that there is no controller
+    /// ([`Agent::lose_controllers`]).
     #[must_use]
     pub fn new(
         identity: SwitchIdentity,
-        (state, worker): (FlowState, usize),
+        (state, worker, clock): (FlowState, usize, Clock),
         switch: Arc<LearningSwitch>,
         fail_mode: FailMode,
     ) -> Self {
@@ -135,6 +141,7 @@ impl Agent {
             sessions: BTreeMap::new(),
             next_session: 0,
             generation: None,
+            clock,
             miss_send_bytes: 128,
             fail_mode,
             is_standalone: false,
@@ -148,7 +155,6 @@ impl Agent {
     pub fn resume(&mut self, remains: &AgentState) {
         self.miss_send_bytes = remains.miss_send_bytes;
         self.is_standalone = remains.is_standalone;
-        self.generation = remains.generation;
         self.counted = remains.counted;
     }
 
@@ -162,7 +168,6 @@ impl Agent {
             miss_send_bytes: self.miss_send_bytes,
             is_standalone: self.is_standalone,
             ports: ports.map(|(number, port)| (number.0, port.config.0, port.is_live)).collect(),
-            generation: self.generation,
             counted: self.counted(),
         }
     }
@@ -178,6 +183,11 @@ impl Agent {
     pub fn disconnect(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.remove(&id) {
             self.counted.dropped_news += session.dropped_news;
+        }
+        // Generation numbers put the requests of these controllers in order (OpenFlow 1.3.5, 6.3.6). Without the
+        // controllers there are no such requests, and the next ones may begin with any number.
+        if !self.sessions.values().any(|session| session.is_elector) {
+            self.generation = None;
         }
     }
 
@@ -255,14 +265,6 @@ impl Agent {
         if !self.sessions.values().any(|session| session.wants(news)) {
             return;
         }
-        let max_len = match header.reason {
-            PacketInReason::InvalidTtl => self.miss_send_bytes,
-            _ => header.max_len,
-        };
-        let data = match max_len {
-            WHOLE_PACKET => packet,
-            len => packet.get(..usize::from(len)).unwrap_or(packet),
-        };
         let rest = [(OxmField::Metadata, header.metadata), (OxmField::TunnelId, header.tunnel_id)];
         let fields = std::iter::once((OxmField::InPort, header.in_port.0.into()))
             .chain(rest.into_iter().filter(|&(_, value)| value != 0))
@@ -275,7 +277,9 @@ impl Agent {
             cookie: header.cookie,
             // These fields have no prerequisites.
             matching: Match::new(fields).unwrap_or_default(),
-            data: data.to_vec(),
+            // The switch has no buffers, so controllers get the whole packet, whatever length they asked for (OpenFlow
+            // 1.3.5, 7.4.1). It is cut only if no message can carry it.
+            data: packet.get(..MAX_PACKET_IN_BYTES).unwrap_or(packet).to_vec(),
         };
         self.tell(news, &SwitchMessage::PacketIn(message));
     }

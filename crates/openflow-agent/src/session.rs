@@ -63,6 +63,8 @@ pub enum SessionEnd {
 pub struct OpenFlowSession {
     pub(crate) peer: SessionPeer,
     pub(crate) role: ControllerRole,
+    /// Whether the peer has taken part in the election of a master: it asked for a role by a generation number.
+    pub(crate) is_elector: bool,
     pub(crate) masks: AsyncMasks,
     /// Whether the peer gets unsolicited messages: a tool requests them.
     pub(crate) wants_news: bool,
@@ -94,6 +96,7 @@ impl OpenFlowSession {
         let mut session = Self {
             peer,
             role: ControllerRole::Equal,
+            is_elector: false,
             masks: AsyncMasks {
                 packet_in: [PACKET_INS, 0],
                 port_status: [PORT_CHANGES, PORT_CHANGES],

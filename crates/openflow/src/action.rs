@@ -86,8 +86,8 @@ pub const WHOLE_PACKET: u16 = 0xffff;
 /// Effect of an action on a packet. Code that treats actions differently matches on this, without a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Sends the packet to a port; `max_len` is the number of bytes that a controller gets.
-    Output { port: PortNo, max_len: u16 },
+    /// Sends the packet to a port.
+    Output(PortNo),
     /// Processes the packet by a group.
     Group(u32),
     /// Chooses a queue of the port.
@@ -107,7 +107,7 @@ impl Effect {
     #[inline]
     pub fn is_on_headers(self) -> bool {
         match self {
-            Self::Output { .. } | Self::Group(_) | Self::Queue(_) => false,
+            Self::Output(_) | Self::Group(_) | Self::Queue(_) => false,
             Self::Field(_) | Self::Ttl | Self::VlanTag { .. } | Self::Header => true,
         }
     }
@@ -273,9 +273,10 @@ actions! {
     SetQueue(queue: u32) = 21, "set_queue:{queue}", Effect::Queue(queue);
     /// Process the packet by a group.
     Group(group: u32) = 22, "group:{group}", Effect::Group(group), check_group(group);
-    /// Send the packet to a port; `max_len` is the number of bytes that a controller gets.
+    /// Send the packet to a port; `max_len` is the number of bytes that a controller gets of a packet that the switch
+    /// keeps in a buffer.
     Output { port: PortNo, max_len: u16 = untold_max_len(port) } = 0, "output:{port}",
-        Effect::Output { port, max_len }, check_port(port);
+        Effect::Output(port), check_port(port);
 }
 
 const EXPERIMENTER: u16 = 0xffff;

@@ -50,12 +50,14 @@ pub mod table_id {
 
 /// Numbers of meters.
 pub mod meter_id {
-    /// Highest number that a meter can have; the lowest is 1.
+    /// Highest number of a meter that flow entries can use; the lowest is 1.
     pub const MAX: u32 = 0xffff_0000;
-    /// Meter of packets on the slow path.
+    /// Virtual meter of packets on the slow path.
     pub const SLOWPATH: u32 = 0xffff_fffd;
-    /// Meter of the connection to the controller.
+    /// Virtual meter of packets to the controllers.
     pub const CONTROLLER: u32 = 0xffff_fffe;
+    /// The virtual meters. No flow entry uses them: each applies to all packets of its kind.
+    pub const VIRTUAL: [u32; 2] = [SLOWPATH, CONTROLLER];
     /// All meters.
     pub const ALL: u32 = 0xffff_ffff;
 }

@@ -131,6 +131,9 @@ pub struct Ip {
     pub payload_at: usize,
     /// Whether the packet is a fragment.
     pub fragment: IpFragment,
+    /// Whether a routing header of IPv6 has segments left. The transport's checksum has the final destination then, not
+    /// the one of the IP header (RFC 8200, 8.1).
+    pub has_segments_left: bool,
 }
 
 impl Ip {
@@ -209,6 +212,7 @@ impl Ip {
             protocol: header[9],
             payload_at: at + header_bytes,
             fragment,
+            has_segments_left: false,
         })
     }
 
@@ -225,6 +229,7 @@ impl Ip {
             protocol: header[6],
             payload_at: at + IPV6_BYTES,
             fragment: IpFragment::No,
+            has_segments_left: false,
         };
         for _ in 0..MAX_EXTENSIONS {
             if !ip.pass_extension(bytes, &mut see) {
@@ -254,6 +259,10 @@ impl Ip {
                 let is_first = u16::from_be_bytes([high, low]) & IPV6_FRAGMENT_OFFSET == 0;
                 self.fragment = if is_first { IpFragment::First } else { IpFragment::Later };
                 8
+            }
+            ROUTING => {
+                self.has_segments_left |= low != 0;
+                (usize::from(length) + 1) * 8
             }
             // RFC 4302 counts in units of four bytes, and leaves out two.
             AUTHENTICATION => (usize::from(length) + 2) * 4,

@@ -129,6 +129,9 @@ fn flow_tables(report: &OpenFlowReport) -> String {
     let controllers = controllers(report.connected_controllers(), report.controllers.len());
     let _ =
         write!(words, ", {} MiB, {controllers}, {} packet-ins", memory(report), grouped(report.packet_ins));
+    if report.metered_packet_ins > 0 {
+        let _ = write!(words, " ({} more metered)", grouped(report.metered_packet_ins));
+    }
     if report.refused_tools > 0 {
         let _ = write!(words, ", refused {}", refused_tools(report));
     }

@@ -141,6 +141,10 @@ fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Fa
             if report.controllers.is_empty() && report.waiting.is_empty() {
                 row("none".to_owned(), format!("tools: unix:{}", report.socket));
             }
+            if report.metered_packet_ins > 0 {
+                let frames = report.metered_packet_ins;
+                row(String::new(), format!("{frames} frames for controllers metered"));
+            }
             if report.refused_tools > 0 {
                 let last = &report.refusal;
                 row(String::new(), format!("refused {}, last {last}", refused_tools(report)));

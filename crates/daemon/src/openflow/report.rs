@@ -39,6 +39,7 @@ impl RunningSwitch {
         });
         let tables = self.seen.tables.enter();
         let (groups, meters) = tables.as_ref().map_or((0, 0), |tables| tables.groups_and_meters());
+        let metered_packet_ins = tables.as_ref().map_or(0, |tables| tables.metered_packet_ins());
         let used = tables.as_ref().map(|tables| tables.used()).unwrap_or_default();
         let used = used.into_iter().map(|TableUse { table, flows, lookups, matches }| FlowTableReport {
             table,
@@ -62,6 +63,7 @@ impl RunningSwitch {
             memory_limit_bytes: report.memory_limit_bytes,
             flow_mods: report.counted.flow_mods,
             packet_ins: report.counted.packet_ins,
+            metered_packet_ins,
             dropped_news: report.counted.dropped_news,
             dropped_packet_outs: report.counted.dropped_packet_outs,
             tables: used.collect(),

@@ -131,7 +131,8 @@ impl Ports {
             version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
         };
         let agent_worker = needs.len().saturating_sub(1);
-        let agent = Agent::new(identity, (state, agent_worker), learning, fail_mode(settings.fail_mode));
+        let state = (state, agent_worker, clock.clone());
+        let agent = Agent::new(identity, state, learning, fail_mode(settings.fail_mode));
         let agent_state = agent_state.as_ref().map(|(agent_state, _)| agent_state);
         let service = OpenFlowService::start(
             agent,

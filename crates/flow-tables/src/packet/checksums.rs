@@ -10,7 +10,7 @@ impl Packet {
     /// Updates checksums after a change of bytes of an IP packet. `at` is the offset of the first byte that may differ,
     /// not before the IP header.
     pub(super) fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
-        let Layout { network, network_at, transport, .. } = self.layout;
+        let Layout { network, network_at, transport, has_segments_left, .. } = self.layout;
         let offset = at - network_at;
         let change = difference(old, new);
         let header_bytes = match network {
@@ -22,6 +22,8 @@ impl Packet {
         }
         let is_address = match network {
             Network::Ipv4 => (12..20).contains(&offset),
+            // The checksum has the final destination, which the routing header holds (RFC 8200, 8.1).
+            _ if has_segments_left => (8..24).contains(&offset),
             _ => (8..40).contains(&offset),
         };
         if is_address {

@@ -96,8 +96,14 @@ impl FlowState {
     }
 
     fn check_group(&self, request: &GroupMod) -> Result<(), ErrorCode> {
-        if request.group > group_id::MAX || request.kind == GroupKind::Indirect && request.buckets.len() != 1
-        {
+        let has_weights = request.buckets.iter().any(|bucket| bucket.weight != 0);
+        // Weights are for select groups alone, and zero in others (OpenFlow 1.3.5, 6.5 and 7.3.4.2).
+        let is_invalid = match request.kind {
+            GroupKind::Select => false,
+            GroupKind::Indirect => has_weights || request.buckets.len() != 1,
+            GroupKind::All | GroupKind::FastFailover => has_weights,
+        };
+        if request.group > group_id::MAX || is_invalid {
             return Err(ErrorCode::GROUP_INVALID);
         }
         if request.buckets.len() > self.limits.buckets {

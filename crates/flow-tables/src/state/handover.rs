@@ -29,7 +29,7 @@ const COUNT_BYTES: usize = 16;
 pub struct Image {
     /// Records, one after the other.
     pub bytes: Vec<u8>,
-    /// Counters of the records, in their order; those of tables come first.
+    /// Counters of the records, in their order. Those of tables come first, and that of the virtual meters last.
     counters: Vec<CounterId>,
 }
 
@@ -85,6 +85,7 @@ impl FlowState {
             }
         }
         image.counters.extend(counters);
+        image.counters.extend(self.tables.metered_packet_ins);
         image
     }
 
@@ -122,6 +123,8 @@ impl FlowState {
             rest = messages.get(message.len()..).unwrap_or_default();
             self.resume_one(request, added_ns, used_ns, &mut image.counters)?;
         }
+        // Last, because a process of an earlier version does not tell it.
+        image.counters.extend(self.tables.metered_packet_ins);
         // The second publication makes both copies of the tables complete.
         self.publish();
         self.publish();

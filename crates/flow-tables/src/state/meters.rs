@@ -22,7 +22,8 @@ impl FlowState {
         let old = self.tables.meters.get(&request.meter).cloned();
         match request.command {
             MeterCommand::Add | MeterCommand::Modify => {
-                if request.meter == 0 || request.meter > meter_id::MAX {
+                let is_number = (1..=meter_id::MAX).contains(&request.meter);
+                if !is_number && !meter_id::VIRTUAL.contains(&request.meter) {
                     return Err(ErrorCode::METER_INVALID);
                 }
                 match (request.command, &old) {
@@ -59,9 +60,7 @@ impl FlowState {
                 self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
                 Ok(Vec::new())
             }
-            MeterCommand::Delete if old.is_none() && request.meter != meter_id::ALL => {
-                Err(ErrorCode::METER_UNKNOWN)
-            }
+            // A meter that is not there is deleted without an error (OpenFlow 1.3.5, 6.6).
             MeterCommand::Delete => {
                 let is_meant = |meter: u32| request.meter == meter_id::ALL || request.meter == meter;
                 let flows = self.with(table_id::ALL, |flow| flow.instructions.meter.is_some_and(is_meant));

@@ -119,15 +119,15 @@ impl Walk<'_> {
     }
 
     fn act(&mut self, packet: &mut Packet, action: &Action) -> Result<(), DropCause> {
-        if let Action::Output { port, max_len } = *action {
-            self.output(packet, port, max_len);
+        if let Action::Output { port, .. } = *action {
+            self.output(packet, port);
             return Ok(());
         }
         match packet.apply(action) {
             Ok(()) => Ok(()),
             Err(ActionError::TooLong) => Err(DropCause::TooLong),
             Err(ActionError::TtlInvalid) => {
-                self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
+                self.packet_in(packet, PacketInReason::InvalidTtl);
                 Err(DropCause::TtlExpired)
             }
         }
@@ -150,11 +150,11 @@ impl Walk<'_> {
         self.oracle.ports.iter().filter(|&&port| port != self.from).map(|port| port.0).collect()
     }
 
-    fn output(&mut self, packet: &Packet, port: PortNo, max_len: u16) {
+    fn output(&mut self, packet: &Packet, port: PortNo) {
         match port {
             PortNo::CONTROLLER => {
                 let reason = if self.entry.2 { PacketInReason::NoMatch } else { PacketInReason::Action };
-                self.packet_in(packet, reason, max_len);
+                self.packet_in(packet, reason);
             }
             PortNo::IN_PORT => self.copy(packet, vec![self.from.0]),
             PortNo::ALL | PortNo::FLOOD => self.copy(packet, self.all_others()),
@@ -184,13 +184,12 @@ impl Walk<'_> {
         }
     }
 
-    fn packet_in(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
+    fn packet_in(&mut self, packet: &Packet, reason: PacketInReason) {
         let (table, cookie, _) = self.entry;
         let header = PacketInHeader {
             in_port: packet.in_port,
             reason,
             table,
-            max_len,
             cookie,
             metadata: packet.metadata,
             tunnel_id: packet.tunnel_id,

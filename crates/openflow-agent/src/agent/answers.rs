@@ -124,7 +124,7 @@ impl Agent {
                 self.state.set_drops_fragments(config.fragments == FragmentFlags::Drop);
                 return Ok(None);
             }
-            ControllerMessage::PacketOut(packet) => return self.packet_out(&packet, now_ns).map(|()| None),
+            ControllerMessage::PacketOut(packet) => return self.packet_out(&packet).map(|()| None),
             ControllerMessage::FlowMod(change) => {
                 let removed = self.state.flow_mod(&change, now_ns)?;
                 self.counted.flow_mods += 1;
@@ -188,6 +188,9 @@ impl Agent {
                 return Err(ErrorCode::ROLE_STALE);
             }
             self.generation = Some(wanted.generation);
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.is_elector = true;
+            }
         }
         if wanted.role == ControllerRole::Master {
             let masters = self.sessions.values_mut().filter(|session| session.role == ControllerRole::Master);

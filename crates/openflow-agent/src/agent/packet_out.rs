@@ -17,7 +17,7 @@ use ringroad_switch::{FrameHeader, LearningSwitch};
 use super::{Agent, Outgoing};
 
 impl Agent {
-    pub(super) fn packet_out(&mut self, out: &PacketOut, now_ns: u64) -> Result<(), ErrorCode> {
+    pub(super) fn packet_out(&mut self, out: &PacketOut) -> Result<(), ErrorCode> {
         if out.buffer_id.is_some() {
             return Err(ErrorCode::REQUEST_BUFFER_UNKNOWN);
         }
@@ -40,7 +40,7 @@ impl Agent {
             bytes: self.outgoing_bytes,
             dropped: 0,
         };
-        self.state.tables().apply(&mut packet, &out.actions, now_ns, &mut sink);
+        self.state.tables().apply(&mut packet, &out.actions, self.clock.now_ns(), &mut sink);
         let PacketOutSink { outgoing, packet_ins, bytes, dropped, .. } = sink;
         self.outgoing_bytes = bytes;
         self.counted.dropped_packet_outs += dropped;

@@ -44,7 +44,7 @@ impl Agent {
     /// Adds a port, or updates it.
     pub fn set_port(&mut self, number: PortNo, mut port: OpenFlowPort) {
         let old = self.ports.get(&number);
-        let reason = if old.is_some() { PortStatusReason::Modify } else { PortStatusReason::Add };
+        let before = old.map(|old| self.describe(number, old));
         match old {
             Some(old) => (port.config, port.since_ns) = (old.config, old.since_ns),
             // The configuration may be in the state that another agent left.
@@ -53,7 +53,7 @@ impl Agent {
             }
         }
         self.ports.insert(number, port);
-        self.show_port(number, reason);
+        self.show_port(number, before.as_ref());
     }
 
     pub fn remove_port(&mut self, number: PortNo) {
@@ -66,12 +66,17 @@ impl Agent {
         self.tell_port(PortStatusReason::Delete, description);
     }
 
-    fn show_port(&mut self, number: PortNo, reason: PortStatusReason) {
+    /// Shows a port to workers, and to controllers if it is another than `before`.
+    fn show_port(&mut self, number: PortNo, before: Option<&PortDesc>) {
         let Some(port) = self.ports.get(&number) else { return };
         self.state.set_port(number, Some(tables::TablePort { config: port.config, is_live: port.is_up }));
         self.state.publish();
         let description = self.describe(number, port);
-        self.tell_port(reason, description);
+        match before {
+            None => self.tell_port(PortStatusReason::Add, description),
+            Some(before) if *before != description => self.tell_port(PortStatusReason::Modify, description),
+            Some(_) => {}
+        }
     }
 
     fn tell_port(&mut self, reason: PortStatusReason, port: PortDesc) {
@@ -105,7 +110,8 @@ impl Agent {
 
     pub(super) fn port_mod(&mut self, change: &PortMod) -> Result<(), ErrorCode> {
         let Some(port) = self.ports.get(&change.port) else { return Err(ErrorCode::PORT_BAD_PORT) };
-        if self.describe(change.port, port).address != change.address {
+        let before = self.describe(change.port, port);
+        if before.address != change.address {
             return Err(ErrorCode::PORT_BAD_HW_ADDR);
         }
         let config = PortConfig(port.config.0 & !change.mask.0 | change.config.0 & change.mask.0);
@@ -115,27 +121,38 @@ impl Agent {
         if let Some(port) = self.ports.get_mut(&change.port) {
             port.config = config;
         }
-        self.show_port(change.port, PortStatusReason::Modify);
+        self.show_port(change.port, Some(&before));
         Ok(())
     }
 }
 
-/// Drop causes that a port counts as a destination; all other causes are counted at a source.
-const TX_DROPS: [DropCause; 6] = [
+/// Causes of drops that a port counts as a destination. All that are in no list here are counted at a source.
+const TX_DROPS: [DropCause; 7] = [
     DropCause::NoSpace,
     DropCause::NotBound,
-    DropCause::RingStopped,
     DropCause::TooLong,
-    DropCause::WriteFailed,
     DropCause::LinkDown,
+    DropCause::Refused,
+    DropCause::Impaired,
+    DropCause::HoldFull,
 ];
+/// Causes of drops by a destination that failed.
+const TX_ERRORS: [DropCause; 2] = [DropCause::RingStopped, DropCause::WriteFailed];
+/// Causes of drops of frames that did not come whole, are malformed, or came faster than the port takes them.
+const RX_ERRORS: [DropCause; 4] =
+    [DropCause::TooShort, DropCause::Incomplete, DropCause::BadOffload, DropCause::KernelDropped];
+/// Value of a statistic that a switch does not count (OpenFlow 1.3.5, 7.3.5).
+const NOT_COUNTED: u64 = u64::MAX;
 
 pub(super) fn port_stats(number: PortNo, port: &OpenFlowPort, now_ns: u64) -> PortStats {
     let mut counters = port.past.clone();
     port.counters.iter().for_each(|queue| queue.add_to(&mut counters));
     let age = now_ns.saturating_sub(port.since_ns);
-    let tx_dropped = TX_DROPS.iter().filter_map(|&cause| counters.dropped.get(cause as usize)).sum::<u64>();
-    let total_dropped = counters.dropped.iter().sum::<u64>();
+    let sum = |causes: &[DropCause]| {
+        causes.iter().filter_map(|&cause| counters.dropped.get(cause as usize)).sum::<u64>()
+    };
+    let (tx_dropped, tx_errors, rx_errors) = (sum(&TX_DROPS), sum(&TX_ERRORS), sum(&RX_ERRORS));
+    let dropped = counters.dropped.iter().sum::<u64>();
     // The switch's directions are reversed: a port receives what the switch takes from it.
     PortStats {
         port: number,
@@ -143,14 +160,14 @@ pub(super) fn port_stats(number: PortNo, port: &OpenFlowPort, now_ns: u64) -> Po
         tx_packets: counters.delivered_frames,
         rx_bytes: counters.received_bytes,
         tx_bytes: counters.delivered_bytes,
-        rx_dropped: total_dropped - tx_dropped,
+        rx_dropped: dropped - tx_dropped - tx_errors - rx_errors,
         tx_dropped,
-        rx_errors: 0,
-        tx_errors: 0,
-        rx_frame_errors: 0,
-        rx_overruns: 0,
-        rx_crc_errors: 0,
-        collisions: 0,
+        rx_errors,
+        tx_errors,
+        rx_frame_errors: NOT_COUNTED,
+        rx_overruns: sum(&[DropCause::KernelDropped]),
+        rx_crc_errors: NOT_COUNTED,
+        collisions: NOT_COUNTED,
         duration_s: (age / 1_000_000_000) as u32,
         duration_ns: (age % 1_000_000_000) as u32,
     }

@@ -40,7 +40,7 @@ impl<'a> ActionReader<'a> {
         })?;
         match action.effect() {
             Effect::VlanTag { is_pushed } => self.is_tagged = is_pushed,
-            Effect::Output { .. }
+            Effect::Output(_)
             | Effect::Group(_)
             | Effect::Queue(_)
             | Effect::Field(_)

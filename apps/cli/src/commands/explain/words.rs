@@ -4,6 +4,7 @@ use ringroad_control::explanation::{
     Explained, ExplainedOutput, ExplainedPort, ExplainedStep, Explanation, HeaderChange,
 };
 use ringroad_control::report::{TracedReason, TracedSource};
+use ringroad_openflow::meter_id;
 
 use crate::output::rates::grouped;
 
@@ -51,9 +52,9 @@ fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
                 if flow.cookie == 0 { String::new() } else { format!("cookie={:#x}, ", flow.cookie) };
             format!("{cookie}priority={}{comma}{} actions={}", flow.priority, flow.matching, flow.actions)
         }
-        Explained::Meter { meter, exceeded_band: None } => format!("meter:{meter}: it would pass"),
+        Explained::Meter { meter, exceeded_band: None } => format!("{}: it would pass", meter_text(*meter)),
         Explained::Meter { meter, exceeded_band: Some(band) } => {
-            format!("meter:{meter}: it would exceed the rate of band {band} now")
+            format!("{}: it would exceed the rate of band {band} now", meter_text(*meter))
         }
         Explained::ActionSet => "action set:".to_owned(),
         Explained::Action { action, changes } => format!("{action}: {}", changed(changes)),
@@ -73,12 +74,7 @@ fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
             let output = output.and_then(|output| outputs.get(output as usize));
             format!("output:{target}: {}", output.map_or("there is no port for it".to_owned(), to))
         }
-        Explained::Controllers { reason, max_len: u16::MAX, .. } => {
-            format!("CONTROLLER: all of it, because of {reason}")
-        }
-        Explained::Controllers { reason, max_len, .. } => {
-            format!("CONTROLLER: at most {max_len} bytes, because of {reason}")
-        }
+        Explained::Controllers { reason, .. } => format!("CONTROLLER: all of it, because of {reason}"),
         Explained::NotSent { to, why } => {
             let why = match why.as_str() {
                 "came_from_there" => "it came from there; output:IN_PORT would send it back",
@@ -94,6 +90,15 @@ fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
         _ => "a step that this program does not know".to_owned(),
     };
     format!("  {label:<10}{}{words}", "  ".repeat(step.depth as usize))
+}
+
+/// Formats a meter, with the names of `ovs-ofctl` for the virtual ones.
+fn meter_text(meter: u32) -> String {
+    match meter {
+        meter_id::CONTROLLER => "meter:controller".to_owned(),
+        meter_id::SLOWPATH => "meter:slowpath".to_owned(),
+        other => format!("meter:{other}"),
+    }
 }
 
 fn changed(changes: &[HeaderChange]) -> String {
