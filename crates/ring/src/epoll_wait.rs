@@ -1,8 +1,8 @@
 //! A wait on an epoll set whose limit is exact.
 //!
 //! epoll_wait(2) takes its limit in whole milliseconds, and rustix rounds a limit up to them. For a sender of 1000
-//! frames/s that would be a late frame in nearly every wait. epoll_pwait2(2) takes nanoseconds, but needs Linux 5.11 and
-//! a system call filter that knows it. ppoll(2) takes nanoseconds everywhere, and an epoll set can itself be polled.
+//! frames/s that would be a late frame in nearly every wait. epoll_pwait2(2) takes nanoseconds, but needs Linux 5.11,
+//! and a system call filter that knows it. ppoll(2) takes them everywhere, and an epoll set can itself be polled.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
