@@ -71,7 +71,9 @@ fn live_without_faucet(campus: &mut Campus) {
     let learned = format!("dl_dst={}", mac.map(|byte| format!("{byte:02x}")).join(":"));
     campus.await_true("learned address of the receiver", || {
         let _ = campus.hosts[2].ping(campus.hosts[0].address);
-        ["vale0", "vale1"].iter().all(|switch| campus.flows(switch).iter().any(|flow| flow.contains(&learned)))
+        ["vale0", "vale1"]
+            .iter()
+            .all(|switch| campus.flows(switch).iter().any(|flow| flow.contains(&learned)))
     });
     let go_on = AtomicBool::new(true);
     let drops = |campus: &Campus| -> u64 {

@@ -313,10 +313,19 @@ impl Server {
         let due = self.due.first().map(|&(at, _)| at);
         let upgrade = self.upgrade.as_ref().map(|upgrade| upgrade.until);
         let priority = self.worker_priority.due;
-        [due, upgrade, priority, self.idle_at, self.accept_at, self.retry_at, self.links_at, self.shortcuts_at]
-            .into_iter()
-            .flatten()
-            .fold(self.next_tick, Instant::min)
+        [
+            due,
+            upgrade,
+            priority,
+            self.idle_at,
+            self.accept_at,
+            self.retry_at,
+            self.links_at,
+            self.shortcuts_at,
+        ]
+        .into_iter()
+        .flatten()
+        .fold(self.next_tick, Instant::min)
     }
 
     /// Logs loops between switches. The log's limit applies to these lines, too.

@@ -16,9 +16,9 @@ use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use self::namespace_keeper::NamespaceKeeper;
-use crate::commands::guests::{Guest, guest_name};
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
+use crate::commands::guests::{Guest, guest_name};
 use crate::commands::namespaces::{self, CARRIER_PATIENCE, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::options::{Global, switch_port};
