@@ -22,7 +22,8 @@ const PAIRS: [&str; 2] = ["veth", "netkit"];
 /// [`NetdevError`] if the kernel cannot be queried.
 pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
     let all = addresses(&|| format!("list the addresses of {}", link.name))?;
-    Ok(all.into_iter().filter(|(index, _)| *index == link.index).map(|(_, address)| address).collect())
+    let of_link = all.into_iter().filter(|(index, ..)| *index == link.index);
+    Ok(of_link.map(|(_, address, bits)| (address, bits)).collect())
 }
 
 /// The first interface of the calling thread's network namespace that has `address`; `None` if none has it.
@@ -31,18 +32,19 @@ pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
 /// [`NetdevError`] if the kernel cannot be queried.
 pub fn link_with_address(address: IpAddr) -> Result<Option<LinkInfo>, NetdevError> {
     let all = addresses(&|| format!("find the interface with {address}"))?;
-    let found = all.into_iter().find(|(_, (other, _))| *other == address);
-    found.map(|(index, _)| link_by_index(index)).transpose()
+    let found = all.into_iter().find(|(_, other, _)| *other == address);
+    found.map(|(index, ..)| link_by_index(index)).transpose()
 }
 
-/// All addresses of the calling thread's network namespace, each with the index of its interface.
-fn addresses(operation: &dyn Fn() -> String) -> Result<Vec<(u32, (IpAddr, u8))>, NetdevError> {
+/// All addresses of the calling thread's network namespace: the index of the interface, the address, and the length of
+/// its network prefix, bits.
+fn addresses(operation: &dyn Fn() -> String) -> Result<Vec<(u32, IpAddr, u8)>, NetdevError> {
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let answers = Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, operation)?;
     let addresses = answers.into_iter().filter_map(|answer| match answer {
         RouteNetlinkMessage::NewAddress(message) => {
             let address = own_address(&message.attributes)?;
-            Some((message.header.index, (address, message.header.prefix_len)))
+            Some((message.header.index, address, message.header.prefix_len))
         }
         _ => None,
     });
