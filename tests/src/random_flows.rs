@@ -234,8 +234,8 @@ table=3,priority=0 actions=drop
 /// Makes flows for all tables, `each` for a table. They need [`LAST_FLOWS`].
 #[must_use]
 pub fn flows(random: &mut Random, each: u32) -> Vec<String> {
-    let places = (0..TABLES).flat_map(|table| (1..=each).rev().map(move |priority| (table, priority)));
-    places.map(|(table, priority)| flow(random, table, priority)).collect()
+    let positions = (0..TABLES).flat_map(|table| (1..=each).rev().map(move |priority| (table, priority)));
+    positions.map(|(table, priority)| flow(random, table, priority)).collect()
 }
 
 /// Groups that the flows use, for `ovs-ofctl add-groups`.

@@ -3,6 +3,7 @@
 
 use ringroad::control::report::StatusReport;
 use ringroad_netdev::link_change::set_up;
+use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::network::{address, cable, cut, finished, is_root};
@@ -24,14 +25,22 @@ fn names_of_missing_devices_are_clear_errors() {
         (vec!["--driver", "outer0", "--netns", "no-such-blue"], ["no-such-blue", "ip netns"]),
         (vec!["--driver", "outer0", "--netns", "4194305"], ["4194305", "process"]),
         (vec!["--driver", "xdp:outer0@mode=zero-copy"], ["outer0", "zero-copy"]),
-        (vec!["--driver", "xdp:outer0@mode=fast"], ["mode", "native"]),
         (vec!["--driver", "xdp:outer0", "--queues", "9"], ["outer0", "9"]),
         (vec!["--driver", "xdp:outer0", "--buf-size", "512"], ["512", "2048"]),
         (vec!["--driver", "tap:outer0"], ["outer0", "TAP"]),
-        (vec!["--driver", "tap:much-too-long-name"], ["much-too-long-name", "15"]),
     ] {
         let why = site.refusal(&[&["attach", "vale0:p9"][..], &arguments].concat());
         assert!(parts.iter().all(|part| why.contains(part)), "{arguments:?}: {why}");
+    }
+    // Names that no device can have are wrong usage.
+    for (driver, parts) in [
+        ("xdp:outer0@mode=fast", ["mode", "native"]),
+        ("tap:much-too-long-name", ["much-too-long-name", "15"]),
+    ] {
+        let output = site.ringroad(&["attach", "vale0:p9", "--driver", driver]).output().unwrap();
+        let why = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{driver}: {why}");
+        assert!(parts.iter().all(|part| why.contains(part)), "{driver}: {why}");
     }
     assert!(site.daemon.status().ports.is_empty());
     assert_eq!(site.outside.link("outer0").xdp, None);

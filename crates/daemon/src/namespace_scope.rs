@@ -64,12 +64,9 @@ impl NamespaceScope<'_> {
             return Ok(Some(known.clone()));
         }
         let Some(text) = name.options.device.text(&NETNS) else { return self.home().map(Some) };
-        let refused = |error: NamespaceError| {
-            let error = DeviceError::from(error);
-            let kind = if error.is_absence() { ErrorKind::NoSuchPort } else { ErrorKind::BadName };
-            refuse(kind, error.to_string(), "")
-        };
-        let namespace: Namespace = text.parse().map_err(refused)?;
+        let namespace: Namespace = text
+            .parse()
+            .map_err(|error: NamespaceError| refuse(ErrorKind::BadName, error.to_string(), ""))?;
         // Numbers and paths could show namespaces that the user cannot see, and a path can lead to a file system that
         // never answers.
         if matches!(self, Self::Client { administers: false, .. })
@@ -81,6 +78,10 @@ impl NamespaceScope<'_> {
                 "users other than root and the daemon's name network namespaces by these names only",
             ));
         }
-        namespace.hold().map(Some).map_err(refused)
+        namespace.hold().map(Some).map_err(|error| {
+            let error = DeviceError::from(error);
+            let kind = if error.is_absence() { ErrorKind::NoSuchPort } else { ErrorKind::BadProperties };
+            refuse(kind, error.to_string(), "")
+        })
     }
 }
