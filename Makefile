@@ -67,6 +67,7 @@ LAB_WHEELS := $(TARGET)/lab-wheels
 PYTHON_SCRIPTS := scripts/check-words scripts/run-rust-tests $(addprefix packaging/debian/,lab-requirements write-copyright)
 DEBIAN_PACKAGES := $(TARGET)/debian
 IMAGE := $(TARGET)/ringroad-image.tar
+RELEASE_FILES := $(TARGET)/release-files
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
 GUEST_KERNEL := $(TARGET)/guest/kernel
 
@@ -136,7 +137,8 @@ test-all: ## the same, and all that takes longer or needs a nightly compiler
 
 # The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
 # runs itself there.
-PACKAGED := e2e openflow openflow-tenth python lab compat cost installation lab-long shipped soak deb image dpdk-szedata2 lab-demo bench
+PACKAGED := e2e openflow openflow-tenth python lab compat cost installation lab-long shipped soak release deb image \
+	dpdk-szedata2 lab-demo bench
 ifneq ($(RINGROAD_PACKAGES),installed)
 .PHONY: $(PACKAGED)
 $(PACKAGED):
@@ -204,8 +206,9 @@ cost: dpdk-szedata2 ## instructions that a frame costs on each path, beside its 
 	@cargo bench --quiet -p ringroad-bench --bench cost $(LOCKED) -- $(COST_ARGS)
 
 .PHONY: installation
-installation: deb image ## install, run and remove: `make install`, Debian packages in a minimal system, the image, crates as crates.io gets them
-	scripts/test-installation $(DEBIAN_PACKAGES) $(IMAGE)
+installation: release ## the release, built twice; install, run, upgrade and remove each of its files, `make install`, and the crates as crates.io gets them
+	scripts/test-installation $(RELEASE_FILES)
+	scripts/test-release $(RELEASE_FILES)
 	scripts/test-crate-packages
 
 .PHONY: shipped
@@ -221,6 +224,10 @@ soak: binaries ## the soak that `make e2e` runs for 20 s, for SOAK_SECONDS (3600
 	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test --workspace $(LOCKED) --test soak -- --nocapture
 
 ## Package it
+
+.PHONY: release
+release: ## all files of a release, from the last commit, with notes and sums, to target/release-files; built twice they are identical
+	scripts/make-release $(RELEASE_FILES)
 
 .PHONY: deb
 deb: build dpdk-szedata2 $(LAB_WHEELS)/requirements.txt $(RINGROAD_LAB) ## Debian packages, checked by lintian

@@ -1,21 +1,21 @@
 # Installing the C face: headers, library, pkg-config file, manual pages. Included by the Makefile at the root, or
 #
-#   make -f compat/install.mk install-compat BIN=target/release DESTDIR=/tmp/stage PREFIX=/usr
+#   make -f compat/install.mk install-compat RELEASE=target/release DESTDIR=/tmp/stage PREFIX=/usr
 
 COMPAT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 COMPAT_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' $(COMPAT)/../Cargo.toml | head -n 1)
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 STRIP ?= strip --strip-unneeded
-BIN ?= $(COMPAT)/../target/release
+RELEASE ?= $(COMPAT)/../target/release
 
 .PHONY: install-compat
-install-compat: $(BIN)/libringroad_c.so $(BIN)/libringroad_libsze2.so ## what programs in C need, to $DESTDIR$PREFIX (/usr/local)
+install-compat: $(RELEASE)/libringroad_c.so $(RELEASE)/libringroad_libsze2.so ## what programs in C need, to $DESTDIR$PREFIX (/usr/local)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include $(COMPAT)/include/*.h
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include/net $(COMPAT)/include/net/*.h
-	install -Dm644 $(BIN)/libringroad_c.so $(DESTDIR)$(LIBDIR)/libringroad.so.0
+	install -Dm644 $(RELEASE)/libringroad_c.so $(DESTDIR)$(LIBDIR)/libringroad.so.0
 	ln -sf libringroad.so.0 $(DESTDIR)$(LIBDIR)/libringroad.so
-	install -Dm644 $(BIN)/libringroad_libsze2.so $(DESTDIR)$(LIBDIR)/libsze2.so.0
+	install -Dm644 $(RELEASE)/libringroad_libsze2.so $(DESTDIR)$(LIBDIR)/libsze2.so.0
 	ln -sf libsze2.so.0 $(DESTDIR)$(LIBDIR)/libsze2.so
 	$(STRIP) $(DESTDIR)$(LIBDIR)/libringroad.so.0 $(DESTDIR)$(LIBDIR)/libsze2.so.0
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
