@@ -109,12 +109,13 @@ impl OpenVSwitch {
         Plug(stream)
     }
 
-    /// Waits until the caches of the datapath follow the flows.
+    /// Empties the datapath's cache of decisions, so that the next frames meet the flows. A wait for the cache's own
+    /// check (`revalidator/wait`) can end with a check that began before the flows changed.
     ///
     /// # Panics
     /// If Open vSwitch does not answer.
     pub fn settle(&self) {
-        self.appctl(&["revalidator/wait"]);
+        self.appctl(&["dpctl/del-flows"]);
     }
 
     fn appctl(&self, arguments: &[&str]) -> String {

@@ -335,14 +335,18 @@ fn frames_leave_as_from_open_vswitch_with_the_same_flows() {
                 outputs += ours[port].len();
                 changed += ours[port].iter().filter(|(_, output)| output != frame).count();
                 if ours[port] != theirs[port] {
-                    let flows = pair.smallest(flows.clone(), port, frame);
-                    panic!(
-                        "RINGROAD_OPENFLOW_SEED={seed}: the frame {} by port {} leaves as\n{}and from Open vSwitch as\n{}\
-                         with these flows, the fewest with which the two still differ:\n{}\nand these groups:\n{GROUPS}",
+                    let difference = format!(
+                        "RINGROAD_OPENFLOW_SEED={seed}: the frame {} by port {} leaves as\n{}and from Open vSwitch as\n{}",
                         hexadecimal(frame),
                         port + 1,
                         in_words(&ours[port]),
                         in_words(&theirs[port]),
+                    );
+                    assert!(pair.differ(&flows, port, frame), "{difference}only behind the frames before it");
+                    let flows = pair.smallest(flows.clone(), port, frame);
+                    panic!(
+                        "{difference}with these flows, the fewest with which the two still differ:\n{}\n\
+                         and these groups:\n{GROUPS}",
                         flows.join("\n"),
                     );
                 }
