@@ -220,8 +220,7 @@ statistics! {
         waiting_frames = "Frames that the driver of an interface has not taken, in no other account",
     }
     hidden {
-        /// Frames that the kernel has received for an interface's port and not handed over; not among the received
-        /// frames.
+        /// Frames that the kernel holds for an interface's port; not among the received frames.
         hidden_frames = "Frames that the kernel has not handed over yet, in no other account",
     }
 }

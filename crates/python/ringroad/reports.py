@@ -28,7 +28,7 @@ class CounterReport(TypedDict):
     waiting_frames: int
     """Frames put into an interface's ring that its driver has not taken; not among the delivered frames."""
     hidden_frames: int
-    """Frames that the kernel has received for an interface's port and not handed over; not among the received frames."""
+    """Frames that the kernel holds for an interface's port; not among the received frames."""
     # End of the statistics.
 
 
