@@ -1,4 +1,3 @@
-#!/bin/sh
 # Runs a script over a foreign file, without privileges, where nothing else can be named or written:
 #   confine.sh SOURCE BUILD SCRATCH BYTES SCRIPT [ARGUMENT...]
 # The script sees SOURCE (a file or folder, read-only) as /source, the folders BUILD and SCRATCH as /build and /scratch, and the programs

@@ -1,4 +1,3 @@
-#!/bin/sh
 # Unpacks /source into /build, where confine.sh runs it: BYTES FILES deb|rpm|image [TAG]
 # Prints the name of the content, then the bytes and files that were unpacked.
 set -eu
