@@ -164,7 +164,7 @@ openflow-tenth:
 
 .PHONY: python
 python: binaries $(CARGO_DENY) $(RINGROAD_LAB) ## the tests of the Python package, installed from its wheel
-	rm -rf $(PYTHON_PACKAGE)
+	rm -rf $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).wheel
 	$(PYTHON)/bin/maturin build --quiet --profile $(PROFILE) $(LOCKED) --manifest-path $(PYTHON_CRATE)/Cargo.toml --out $(PYTHON_PACKAGE).wheel
 	$(PIP) install --no-deps --no-index --target $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).wheel/*.whl
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest

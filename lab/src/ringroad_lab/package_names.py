@@ -28,6 +28,7 @@ RPM_NAMES = {
     "openvswitch-switch": "openvswitch",
     "openvswitch-switch-dpdk": "openvswitch-dpdk",
     "qemu-system-x86": "qemu-system-x86-core",
+    "skopeo": "skopeo",
     "sockperf": "sockperf",
     "util-linux": "util-linux",
 }
