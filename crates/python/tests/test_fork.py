@@ -172,7 +172,9 @@ assert bytes(view) == bytes(range(60))
 
 def test_an_interpreter_that_ends_in_a_child_finalizes_its_copies() -> None:
     """Without an error or a message."""
-    ended = subprocess.run([sys.executable, "-c", FINALIZERS], capture_output=True, text=True, timeout=PATIENCE_S)
+    # -P: not the sources in the current folder.
+    command = [sys.executable, "-P", "-c", FINALIZERS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
