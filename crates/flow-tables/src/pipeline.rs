@@ -480,6 +480,8 @@ impl<S: PipelineSink> Walk<'_, S> {
         self.sink.output(packet, target, self.queue);
     }
 
+    /// Gives the packet to the controllers. Such packets are few.
+    #[cold]
     fn packet_in(&mut self, packet: &Packet, reason: PacketInReason) {
         let config =
             self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
