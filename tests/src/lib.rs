@@ -13,6 +13,7 @@ pub mod network;
 pub mod open_vswitch;
 pub mod passage;
 pub mod ping;
+pub mod random;
 pub mod random_flows;
 pub mod raw_port;
 pub mod reserved_port;

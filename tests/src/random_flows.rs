@@ -18,6 +18,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::random::Random;
+
 /// Number of ports that the flows are for.
 pub const PORTS: u32 = 4;
 const TABLES: u32 = 4;
@@ -25,44 +27,15 @@ const TABLES: u32 = 4;
 pub const STATIONS: [&str; 5] =
     ["02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03", "06:00:00:00:00:01", "01:00:5e:00:00:05"];
 
-/// SplitMix64, which makes the same flows and frames in each run.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns a number below the bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// Returns true in one of `of` cases.
-    pub fn one_of(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-
-    /// Returns one of several values.
-    pub fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
-
 /// A match, and the properties of matching frames that are known from it.
-struct Matched {
+struct FlowMatch {
     text: String,
     protocol: &'static str,
     /// Whether frames have a tag, if the match determines this.
     is_tagged: Option<bool>,
 }
 
-fn matched(random: &mut Random, table: u32) -> Matched {
+fn matched(random: &mut Random, table: u32) -> FlowMatch {
     let mut text = String::new();
     let protocol = random.of(&[
         "",
@@ -137,11 +110,11 @@ fn matched(random: &mut Random, table: u32) -> Matched {
     if table > 0 && random.one_of(4) {
         write!(text, ",metadata={:#x}/0x3", random.below(4)).unwrap();
     }
-    Matched { text, protocol, is_tagged }
+    FlowMatch { text, protocol, is_tagged }
 }
 
 /// Random actions on the headers of the frames of a match, and outputs.
-fn actions(random: &mut Random, of: &Matched, most: u64, may_push: bool) -> Vec<String> {
+fn actions(random: &mut Random, of: &FlowMatch, most: u64, may_push: bool) -> Vec<String> {
     let mut list = Vec::new();
     let (mut is_tagged, mut may_push) = (of.is_tagged, may_push);
     let is_ip = matches!(of.protocol, "ip" | "tcp" | "udp" | "icmp");
@@ -193,7 +166,7 @@ fn flow(random: &mut Random, table: u32, priority: u32) -> String {
     if random.one_of(3) {
         // An action set has one action of each kind.
         let mut kinds = BTreeMap::new();
-        for action in actions(random, &Matched { is_tagged: None, text: String::new(), ..of }, 3, false) {
+        for action in actions(random, &FlowMatch { is_tagged: None, text: String::new(), ..of }, 3, false) {
             let kind =
                 action.split_once("->").map_or_else(|| kind_of(&action), |(_, field)| field.to_owned());
             kinds.insert(kind, action);

@@ -20,7 +20,8 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{receive, send};
 use ringroad_tests::open_vswitch::{OpenVSwitch, Plug};
-use ringroad_tests::random_flows::{GROUPS, LAST_FLOWS, PORTS, Random, STATIONS, flows, mac};
+use ringroad_tests::random::Random;
+use ringroad_tests::random_flows::{GROUPS, LAST_FLOWS, PORTS, STATIONS, flows, mac};
 
 const ROUNDS: u64 = 8;
 const FLOWS_A_TABLE: u32 = 40;
@@ -32,7 +33,7 @@ const MARKER_FLOW: &str =
     "table=0,priority=65535,dl_type=0x88b6 actions=output:1,output:2,output:3,output:4,IN_PORT";
 
 /// A switch with four ports.
-trait Switch {
+trait ComparedSwitch {
     /// Runs `ovs-ofctl` with a verb, for this switch, and a file.
     fn ofctl(&self, verb: &str, file: &str);
     /// Waits until frames meet the new flows.
@@ -46,7 +47,7 @@ struct Ours {
     ports: Vec<Port>,
 }
 
-impl Switch for Ours {
+impl ComparedSwitch for Ours {
     fn ofctl(&self, verb: &str, file: &str) {
         let socket = format!("unix:{}", self.daemon.folder().join("vale0.mgmt").display());
         let mut command = Command::new("ovs-ofctl");
@@ -70,7 +71,7 @@ struct Theirs {
     plugs: Vec<Plug>,
 }
 
-impl Switch for Theirs {
+impl ComparedSwitch for Theirs {
     fn ofctl(&self, verb: &str, file: &str) {
         self.ovs.ofctl(verb, &[file]);
     }
@@ -89,7 +90,7 @@ impl Switch for Theirs {
 type Outputs = Vec<(usize, Vec<u8>)>;
 
 /// Sends each frame by the port with its index. Returns what leaves for each.
-fn forward(switch: &mut dyn Switch, frames: &[Vec<u8>]) -> Vec<Outputs> {
+fn forward(switch: &mut dyn ComparedSwitch, frames: &[Vec<u8>]) -> Vec<Outputs> {
     for (port, frame) in frames.iter().enumerate() {
         switch.send(port, frame);
         switch.send(port, &[&[2; 12][..], &MARKER_TYPE, &[0; 46]].concat());
@@ -111,12 +112,12 @@ fn forward(switch: &mut dyn Switch, frames: &[Vec<u8>]) -> Vec<Outputs> {
 }
 
 /// Both switches.
-struct Pair {
-    switches: [Box<dyn Switch>; 2],
+struct SwitchPair {
+    switches: [Box<dyn ComparedSwitch>; 2],
     folder: tempfile::TempDir,
 }
 
-impl Pair {
+impl SwitchPair {
     fn new() -> Self {
         let ovs = OpenVSwitch::start(PORTS);
         let plugs = (1..=PORTS).map(|port| ovs.plug(port)).collect();
@@ -320,7 +321,7 @@ fn number_from(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn frames_leave_as_from_open_vswitch_with_the_same_flows() {
-    let mut pair = Pair::new();
+    let mut pair = SwitchPair::new();
     let first_seed = number_from("RINGROAD_OPENFLOW_SEED", 20_261_127);
     let (mut frames_sent, mut outputs, mut changed) = (0, 0, 0);
     for seed in first_seed..first_seed + number_from("RINGROAD_OPENFLOW_ROUNDS", ROUNDS) {

@@ -7,7 +7,8 @@ use std::process::Command;
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::open_vswitch::OpenVSwitch;
-use ringroad_tests::random_flows::{GROUPS, LAST_FLOWS, PORTS, Random, STATIONS, flows, mac};
+use ringroad_tests::random::Random;
+use ringroad_tests::random_flows::{GROUPS, LAST_FLOWS, PORTS, STATIONS, flows, mac};
 use serde_json::Value;
 
 const FLOWS_A_TABLE: u32 = 90;

@@ -135,12 +135,6 @@ impl From<AttachmentError> for Failure {
     }
 }
 
-impl From<DeviceTextError> for Failure {
-    fn from(error: DeviceTextError) -> Self {
-        Self { exit_status: 2, ..Self::from_words(&error.to_string()) }
-    }
-}
-
 impl From<ringroad::OpenError> for Failure {
     fn from(error: ringroad::OpenError) -> Self {
         match error {
@@ -196,6 +190,7 @@ from_words!(
     ContainerNameError, usage |error| {
         matches!(error, ContainerNameError::Namespace(NamespaceError::BadName(_)))
     };
+    DeviceTextError, usage |_| true;
     ringroad_guest::GuestError;
     NamespaceError, usage |error| matches!(error, NamespaceError::BadName(_));
     NetdevError, usage |error| matches!(error, NetdevError::BadName { .. });

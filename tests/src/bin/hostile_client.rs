@@ -11,23 +11,7 @@ use std::os::unix::net::UnixStream;
 use ringroad::HugePages;
 use ringroad::control::Connection;
 use ringroad::control::message::{OpenedPort, PortProperties, Reply, Request};
-
-/// SplitMix64, whose seed makes an attack repeatable.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-}
+use ringroad_tests::random::Random;
 
 fn open(connection: &mut Connection, port: &str) -> Option<(OpenedPort, Vec<OwnedFd>)> {
     // Huge pages are off, since write(2) to a memfd of huge pages fails.
@@ -48,15 +32,15 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
         let (offset, word) = match random.below(6) {
             // A plausible head gets past the first check.
             0 => (geometry.control_offset(ring), random.below(64)),
-            1 => (geometry.control_offset(ring) + random.below(256), random.next()),
-            2 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.next()),
+            1 => (geometry.control_offset(ring) + random.below(256), random.number()),
+            2 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.number()),
             // A plausible slot with a wild length or flags.
             3 => (
                 geometry.ring_offset(ring) + 256 + 16 * random.below(64),
-                random.below(100) | random.next() << 32,
+                random.below(100) | random.number() << 32,
             ),
-            4 => (geometry.ring_offset(ring) + random.below(256), random.next()),
-            _ => (random.below(geometry.total_bytes()), random.next()),
+            4 => (geometry.ring_offset(ring) + random.below(256), random.number()),
+            _ => (random.below(geometry.total_bytes()), random.number()),
         };
         let _ = rustix::io::pwrite(memory, &word.to_le_bytes(), offset);
         if random.below(3) == 0 {
@@ -77,7 +61,7 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
 fn flood(random: &mut Random, socket: &str) {
     let Ok(mut stream) = UnixStream::connect(socket) else { return };
     let mut garbage = vec![0u8; random.below(5000) as usize];
-    garbage.iter_mut().for_each(|byte| *byte = random.next() as u8);
+    garbage.iter_mut().for_each(|byte| *byte = random.number() as u8);
     if random.below(2) == 0 && garbage.len() > 8 {
         // A believable length before the garbage.
         garbage[..4].copy_from_slice(&200u32.to_le_bytes());
