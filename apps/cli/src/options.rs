@@ -99,8 +99,8 @@ pub(crate) fn switch_port(text: &str) -> Result<String, String> {
 /// Slots of a deep ring: it holds 4 ms of frames at 1 Mpps, the time that a thread may wait for a shared core.
 pub(crate) const DEEP_SLOTS: u32 = 4096;
 
-/// Checks that no name of `ports` means the same port as an earlier one: a port can be open only once. `advice` tells
-/// what the command needs.
+/// Checks that no name of `ports` means the same port as an earlier one: a port can be open only once. The error has
+/// `advice`, which names the ports that the command needs.
 pub(crate) fn refuse_one_port_twice<'a>(
     ports: impl IntoIterator<Item = &'a str>,
     advice: &str,

@@ -155,15 +155,15 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
 /// The daemon's report, or the error of the request for it.
 type Report = Arc<Result<StatusReport, String>>;
 
-/// The open connections, by number: the oldest first. A connection that waits for its client has its handle here, by
-/// which it can be ended; one that waits for the daemon has none.
+/// The open connections, by number: the oldest first. A connection that waits for its client has a handle here, which
+/// can end it. A connection that waits for the daemon has no handle.
 #[derive(Default)]
-struct Connections {
+struct OpenConnections {
     open: BTreeMap<u64, Option<Box<dyn Stream>>>,
     last_number: u64,
 }
 
-impl Connections {
+impl OpenConnections {
     /// Admits a connection, and returns its number; `None` if there is no room.
     fn admit(&mut self, handle: Box<dyn Stream>) -> Option<u64> {
         if self.open.len() >= MOST_CONNECTIONS {
@@ -190,7 +190,7 @@ impl Connections {
 /// Client of the daemon, with a cache of the last report.
 struct Asking {
     daemon: PathBuf,
-    connections: Mutex<Connections>,
+    connections: Mutex<OpenConnections>,
     last: Mutex<Option<(Instant, Report)>>,
 }
 
@@ -211,7 +211,7 @@ impl Asking {
         Self { daemon, connections: Mutex::default(), last: Mutex::new(None) }
     }
 
-    fn connections(&self) -> MutexGuard<'_, Connections> {
+    fn connections(&self) -> MutexGuard<'_, OpenConnections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

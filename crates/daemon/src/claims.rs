@@ -27,11 +27,11 @@ const MOST_BYTES: u64 = 4096;
 /// Longest name that is quoted to people, characters.
 const MOST_CHARS: usize = 200;
 
-static CLAIMS: Mutex<BTreeMap<InterfaceSide, Holding>> = Mutex::new(BTreeMap::new());
+static CLAIMS: Mutex<BTreeMap<InterfaceSide, HeldSide>> = Mutex::new(BTreeMap::new());
 /// Socket of this daemon, for other daemons' messages.
 static SOCKET: OnceLock<PathBuf> = OnceLock::new();
 
-fn claims() -> MutexGuard<'static, BTreeMap<InterfaceSide, Holding>> {
+fn claims() -> MutexGuard<'static, BTreeMap<InterfaceSide, HeldSide>> {
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -41,7 +41,7 @@ pub fn name_daemon(socket: &Path) {
 }
 
 #[derive(Debug)]
-struct Holding {
+struct HeldSide {
     /// Name of a port, and of its program if it has one.
     holder: String,
     /// The file for other daemons. It is missing if it cannot be made, or as long as the daemon that hands over to this
@@ -70,7 +70,7 @@ impl Claim {
             }
             let file = ClaimFile::take(Path::new(FOLDER), side, holder);
             let file = file.map_err(|other| other.refusal(holder))?;
-            claims.insert(side, Holding { holder: holder.to_owned(), file });
+            claims.insert(side, HeldSide { holder: holder.to_owned(), file });
         }
         Ok(Self(side))
     }

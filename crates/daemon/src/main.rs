@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         close_inherited();
     }
     if arguments.take_over {
-        // It was started by a descriptor, of which the kernel makes the name that ps shows.
+        // The kernel named this process after the descriptor that it was started by. Programs like ps show the name.
         let _ = rustix::thread::set_name(c"ringroadd");
     }
     let result = if arguments.background { start_in_background(&arguments) } else { run(&arguments) };

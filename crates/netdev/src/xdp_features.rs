@@ -25,7 +25,7 @@ const ZERO_COPY: u64 = 1 << 3;
 /// `NETDEV_XDP_ACT_RX_SG`.
 const RX_SG: u64 = 1 << 5;
 
-/// What a driver can do for XDP.
+/// Abilities of a driver for XDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpFeatures {
     features: u64,

@@ -30,13 +30,13 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 const NS: u64 = 1_000_000_000;
 
 /// An agent with two ports, the tables of a worker, and the workers' clock.
-struct Switch {
+struct AgentSwitch {
     agent: Agent,
     worker: WorkerTables,
     clock: Clock,
 }
 
-impl Switch {
+impl AgentSwitch {
     fn new() -> Self {
         let (state, mut workers) = FlowState::new(2, TableLimits::default());
         let identity =
@@ -126,7 +126,7 @@ fn packet_out(action: Action) -> ControllerMessage {
 
 #[test]
 fn controllers_get_the_whole_packet_because_the_switch_has_no_buffers() {
-    let mut switch = Switch::new();
+    let mut switch = AgentSwitch::new();
     let controller = switch.controller();
     let all = AsyncMasks { packet_in: [0b111, 0], port_status: [0, 0], flow_removed: [0, 0] };
     switch.ask(controller, &ControllerMessage::SetAsync(all));
@@ -159,7 +159,7 @@ fn controllers_get_the_whole_packet_because_the_switch_has_no_buffers() {
 
 #[test]
 fn a_port_that_stays_the_same_is_no_news() {
-    let mut switch = Switch::new();
+    let mut switch = AgentSwitch::new();
     let controller = switch.controller();
     let no_forward = PortConfig::NO_FWD;
     let news = [(PortStatusReason::Modify, no_forward)];
@@ -187,7 +187,7 @@ fn a_port_that_stays_the_same_is_no_news() {
 
 #[test]
 fn each_drop_of_a_port_is_in_one_of_its_statistics() {
-    let mut switch = Switch::new();
+    let mut switch = AgentSwitch::new();
     let controller = switch.controller();
     let mut past = CounterSnapshot::default();
     for cause in DropCause::ALL {
@@ -226,7 +226,7 @@ fn each_drop_of_a_port_is_in_one_of_its_statistics() {
 
 #[test]
 fn generation_numbers_end_with_the_connections_that_used_them() {
-    let mut switch = Switch::new();
+    let mut switch = AgentSwitch::new();
     let (one, other, third) = (switch.controller(), switch.controller(), switch.controller());
     assert_eq!(switch.role(third, ControllerRole::NoChange, 99), Ok(u64::MAX), "none yet");
     assert_eq!(switch.role(one, ControllerRole::Master, 5), Ok(5));
@@ -243,7 +243,7 @@ fn generation_numbers_end_with_the_connections_that_used_them() {
 
 #[test]
 fn packets_of_controllers_that_come_back_are_metered_like_others() {
-    let mut switch = Switch::new();
+    let mut switch = AgentSwitch::new();
     let controller = switch.controller();
     assert_eq!(switch.ask(controller, &meter(meter_id::CONTROLLER, 1, 2)), []);
     let back = packet_out(output(PortNo::CONTROLLER, 0));
@@ -267,7 +267,7 @@ impl PipelineSink for Outputs {
 
 #[test]
 fn meters_measure_packets_of_controllers_by_the_time_of_the_workers() {
-    let mut switch = Switch::new();
+    let mut switch = AgentSwitch::new();
     let controller = switch.controller();
     switch.ask(controller, &meter(1, 10, 1));
     switch.ask(controller, &flow(Some(1), output(PortNo::IN_PORT, 0)));

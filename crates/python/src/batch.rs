@@ -10,7 +10,7 @@ use pyo3::types::{PyMemoryView, PyTuple};
 use ringroad::{Mapping, SharedBytes};
 
 use crate::errors::{FrameTooLong, PortGone, of_port};
-use crate::port::{Lent, Opened, Shared, closed};
+use crate::port::{Lent, Opened, SharedPort, closed};
 use crate::view::{MemoryOwner, View};
 
 /// Buffers at equal distances.
@@ -99,7 +99,7 @@ pub(crate) struct RxBatch {
     frames: Frames,
     lengths: Arc<[AtomicU32]>,
     times: Arc<[u64]>,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedPort>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -110,7 +110,12 @@ impl RxBatch {
     }
 
     /// Lends up to `most` frames of a queue, which has at least one.
-    pub(crate) fn lend(shared: &Arc<Shared>, opened: &mut Opened, queue: usize, most: u32) -> PyResult<Self> {
+    pub(crate) fn lend(
+        shared: &Arc<SharedPort>,
+        opened: &mut Opened,
+        queue: usize,
+        most: u32,
+    ) -> PyResult<Self> {
         let generation = opened.generation();
         let rx = opened.queue(queue)?.rx();
         let lengths = |lengths: &[u32]| lengths.iter().map(|&length| AtomicU32::new(length)).collect();
@@ -230,7 +235,7 @@ impl Drop for RxBatch {
 pub(crate) struct TxBatch {
     run: Run,
     lengths: Arc<[AtomicU32]>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPort>,
     queue: usize,
     generation: u64,
     is_over: Arc<AtomicBool>,
@@ -238,7 +243,12 @@ pub(crate) struct TxBatch {
 
 impl TxBatch {
     /// Lends up to `most` buffers of a queue, which has at least as many.
-    pub(crate) fn lend(shared: &Arc<Shared>, opened: &mut Opened, queue: usize, most: u32) -> PyResult<Self> {
+    pub(crate) fn lend(
+        shared: &Arc<SharedPort>,
+        opened: &mut Opened,
+        queue: usize,
+        most: u32,
+    ) -> PyResult<Self> {
         let generation = opened.generation();
         let tx = opened.queue(queue)?.tx();
         let run = Run::new(most, tx.mapping(), |offset| extent(&tx.buffer(offset)));

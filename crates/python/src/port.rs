@@ -178,13 +178,13 @@ impl Opened {
 
 /// State that a port shares with its batches. `None` once the port is closed.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedPort {
     opened: Mutex<Option<Opened>>,
     /// Process that opened the port.
     process: ProcessMark,
 }
 
-impl Shared {
+impl SharedPort {
     /// Locks the port for this thread. Fails if another thread uses it, or if its process forked this one.
     pub(crate) fn lock(&self) -> PyResult<MutexGuard<'_, Option<Opened>>> {
         // In a child a thread that does not run there may hold the lock.
@@ -246,7 +246,7 @@ fn with_bytes<T>(
 #[pyclass(frozen, subclass, module = "ringroad")]
 #[derive(Debug)]
 pub(crate) struct Port {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPort>,
     #[pyo3(get)]
     name: String,
     #[pyo3(get)]
@@ -290,7 +290,7 @@ impl Port {
         let port = opened.map_err(|error| of_opening(py, error))?;
         let info = port.info().clone();
         let opened = Opened { port, received: None, to_send: None, turn: 0, frame: Vec::new() };
-        let shared = Arc::new(Shared { opened: Mutex::new(Some(opened)), process: ProcessMark::here() });
+        let shared = Arc::new(SharedPort { opened: Mutex::new(Some(opened)), process: ProcessMark::here() });
         Ok(Self { shared, name: info.name, driver: info.driver, mode: info.mode })
     }
 

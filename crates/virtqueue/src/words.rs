@@ -71,10 +71,10 @@ impl Words {
 pub(crate) unsafe fn read_u64(from: NonNull<u8>) -> u64 {
     /// A word without an alignment.
     #[repr(C, packed)]
-    struct Word(u64);
+    struct AlignedWord(u64);
     // The read is volatile because the peer may write at the same time: a plain read would be a data race, and the
     // compiler could repeat it.
     // SAFETY: the caller's contract; any bits are a number.
-    let Word(bits) = unsafe { from.cast::<Word>().read_volatile() };
+    let AlignedWord(bits) = unsafe { from.cast::<AlignedWord>().read_volatile() };
     u64::from_le(bits)
 }

@@ -27,7 +27,7 @@ pub(crate) const MAX_COUNT: u64 = 1 << 63;
 pub(crate) enum Values {
     /// Value `start + (position >> shift & mask) * step`.
     Linear { start: u64, step: u64, shift: u32, mask: u64 },
-    /// Value `start + position * step`, of which the bits of `highest` count: the field's highest value.
+    /// Value `(start + position * step) & highest`, where `highest` is the field's highest value.
     Wrapped { start: u64, step: u64, highest: u64 },
     /// Value `low` plus a random number below `span`; a `span` of 0 means 2^64.
     Random { seed: u64, low: u64, span: u64 },

@@ -13,7 +13,7 @@ use super::{
 pub struct Obstacle {
     /// The reason, as text for users.
     pub reason: String,
-    /// What the user can do.
+    /// Advice to the user, who can remove the obstacle by it.
     pub remedy: String,
 }
 

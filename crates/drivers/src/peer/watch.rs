@@ -22,7 +22,7 @@ pub struct PeerStatus {
 
 /// The status of a port, and the reason why its last connection ended or was not agreed on.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedPeer {
     status: PeerStatus,
     cause: Option<String>,
 }
@@ -30,12 +30,12 @@ struct Watched {
 /// The status of a port, written by the thread of its connection and read by any thread.
 #[derive(Debug, Default)]
 pub struct PeerWatch {
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedPeer>,
     bell: OnceLock<Arc<OwnedFd>>,
 }
 
 impl PeerWatch {
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, WatchedPeer> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +51,7 @@ impl PeerWatch {
     }
 
     /// Changes the status, and rings the bell if it differs from before.
-    fn change(&self, change: impl FnOnce(&mut Watched)) {
+    fn change(&self, change: impl FnOnce(&mut WatchedPeer)) {
         let mut watched = self.lock();
         let before = watched.status.clone();
         change(&mut watched);
@@ -64,7 +64,7 @@ impl PeerWatch {
 
     /// Records that a peer is connected.
     pub(crate) fn connected(&self) {
-        self.change(|Watched { status, cause }| {
+        self.change(|WatchedPeer { status, cause }| {
             status.is_connected = true;
             status.connections += 1;
             status.last_error = None;
@@ -74,12 +74,14 @@ impl PeerWatch {
 
     /// Records the agreed settings, and the number of queues in use: the first `active_queues` of the port.
     pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
-        self.change(|Watched { status, .. }| (status.agreed, status.active_queues) = (agreed, active_queues));
+        self.change(|WatchedPeer { status, .. }| {
+            (status.agreed, status.active_queues) = (agreed, active_queues)
+        });
     }
 
     /// Records that the connection has ended or could not be set up. `error` is the reason, unless the end was regular.
     pub(crate) fn disconnected(&self, error: Option<String>) {
-        self.change(|Watched { status, cause }| {
+        self.change(|WatchedPeer { status, cause }| {
             status.is_connected = false;
             status.agreed.clear();
             status.active_queues = 0;
@@ -93,7 +95,7 @@ impl PeerWatch {
     /// Records that the peer's socket cannot be reached. The reason why the connection before failed stays first: it
     /// may explain why the peer has ended.
     pub(crate) fn unreachable(&self, error: String) {
-        self.change(|Watched { status, cause }| {
+        self.change(|WatchedPeer { status, cause }| {
             status.last_error = Some(match cause {
                 Some(cause) => format!("{cause}; since then: {error}"),
                 None => error,

@@ -17,9 +17,9 @@ use crate::options::Global;
 use crate::output::Output;
 use crate::verb::MainVerb;
 
-/// What the keeper writes once the namespace exists.
+/// Line that the keeper writes once the namespace exists.
 const MADE: &str = "made\n";
-/// What the keeper reads if the namespace stays.
+/// Line that the keeper reads if the namespace stays.
 const KEEP: &str = "keep\n";
 /// Time limit for the end of a killed command whose descriptors are closed already.
 const END_PATIENCE: Duration = Duration::from_secs(30);
