@@ -47,10 +47,13 @@ fn names(daemon: &Daemon) -> Vec<String> {
 }
 
 #[test]
-fn a_configuration_that_version_0_1_0_read_is_valid() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/written-by-0.1.0/ringroadd.toml");
-    let checked = Command::new(binary("ringroadd")).args(["--check", "--config", file]).output().unwrap();
-    assert!(checked.status.success(), "{}", stderr(&checked));
+fn a_configuration_that_an_earlier_version_read_is_valid() {
+    for version in ["0.1.0", "0.2.0"] {
+        let file = format!("{}/written-by-{version}/ringroadd.toml", env!("CARGO_MANIFEST_DIR"));
+        let checked =
+            Command::new(binary("ringroadd")).args(["--check", "--config", &file]).output().unwrap();
+        assert!(checked.status.success(), "{version}: {}", stderr(&checked));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::net::IpAddr;
+use std::process::Output;
 
 use ringroad::Port;
 use ringroad_netdev::link::XdpReportedMode;
@@ -181,10 +182,13 @@ fn frames_longer_than_an_interface_sends_are_refused_or_counted_by_cause() {
         finished(&mut site.ringroad(&["gen", &port, "--size", "1518", "--count", "10"]));
     }
     // Only frames with a VLAN tag can be as long as this; the kernel tells by each frame.
-    let sent =
-        finished(&mut site.ringroad(&["--json", "gen", "packet:outer0", "--size", "1522", "--count", "10"]));
+    let run = ["--json", "gen", "packet:outer0", "--size", "1522", "--count", "10"];
+    let Output { status, stdout, stderr } = site.ringroad(&run).output().unwrap();
+    let (sent, why) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
     let losses = &last_object(&sent)["losses"];
     assert_eq!(losses["drops"][0]["by_cause"]["too_long"], 10, "{sent}");
+    assert_eq!(status.code(), Some(1));
+    assert!(why.contains("10 frames are longer than packet:outer0 can send"), "{why}");
 }
 
 #[test]

@@ -457,28 +457,42 @@ fn static_addresses_mirrors_and_openflow_set_by_commands_come_back_after_a_kill(
     assert!(!settings(&daemon).0.contains("vale0"), "{}", settings(&daemon).0);
 }
 
-#[test]
-fn a_list_of_ports_that_version_0_1_0_wrote_is_restored() {
+/// Starts a daemon that finds `list` of an earlier version beside its socket.
+fn daemon_after(list: &str) -> Daemon {
     let mut daemon = Daemon::start();
     daemon.crash();
     // A list is of one run of the machine.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let mut list: Value = serde_json::from_str(include_str!("../written-by-0.1.0/r.sock.ports")).unwrap();
+    let mut list: Value = serde_json::from_str(list).unwrap();
     list["boot"] = boot.into();
     let file = daemon.folder().join("r.sock.ports");
     let options = &mut std::fs::OpenOptions::new();
     let written = options.write(true).create_new(true).mode(0o600).open(file).unwrap();
     serde_json::to_writer(written, &list).unwrap();
     daemon.restart();
-    let ports = daemon.status().ports;
-    let ports =
-        ports.into_iter().filter(|port| port.persistent).map(|port| (port.name, port.kind, port.slots));
-    let shm = |name: &str, slots| (name.to_owned(), "shm".to_owned(), slots);
-    let ports: Vec<_> = ports.collect();
-    assert!(ports.contains(&shm("vale0:web", 256)), "{ports:?}: {}", daemon.log());
-    assert_eq!(ports.len(), 3, "{ports:?}");
-    let settings = daemon.port("vale0:trunk").unwrap().settings.unwrap();
-    assert_eq!(settings.to_string(), "trunk=10,20-29,native=5");
+    daemon
+}
+
+#[test]
+fn a_list_of_ports_that_an_earlier_version_wrote_is_restored() {
+    let lists =
+        [include_str!("../written-by-0.1.0/r.sock.ports"), include_str!("../written-by-0.2.0/r.sock.ports")];
+    for list in lists {
+        let daemon = daemon_after(list);
+        let ports = daemon.status().ports.into_iter().filter(|port| port.persistent);
+        let ports: Vec<_> = ports.map(|port| (port.name, port.kind, port.slots)).collect();
+        let web = ("vale0:web".to_owned(), "shm".to_owned(), 256);
+        assert!(ports.contains(&web), "{ports:?}: {}", daemon.log());
+        assert_eq!(ports.len(), 3, "{ports:?}");
+        assert_eq!(daemon.port("vale0:web").unwrap().queues, 2);
+        let settings = daemon.port("vale0:trunk").unwrap().settings.unwrap();
+        assert_eq!(settings.to_string(), "trunk=10,20-29,native=5");
+    }
+}
+
+#[test]
+fn settings_that_version_0_2_0_listed_are_restored() {
+    let daemon = daemon_after(include_str!("../written-by-0.2.0/r.sock.ports"));
     let difference = daemon.ringroad(&["config", "diff"]).output().unwrap();
     let difference = String::from_utf8(difference.stdout).unwrap();
     for part in ["02:00:00:00:00:02 on vale0:web", "a mirror from vale0:web to vale0:look", "vale1"] {

@@ -4,6 +4,8 @@
 //! that finds the file therefore follows one that was killed, and restores the listed items. Learned addresses, flows
 //! and counters are lost.
 
+mod version_0_1_0;
+
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind as IoErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -27,13 +29,43 @@ use crate::switch_settings::SwitchSettings;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// List in the file.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize)]
 struct List {
     /// Boot id of the kernel: after the next boot, namespaces have other numbers.
     boot: String,
     ports: Vec<PortRecord>,
     /// Settings of switches that commands made and the configuration does not have.
     settings: SwitchSettings,
+}
+
+/// List as any version since 0.1.0 wrote it.
+#[derive(Debug, Deserialize)]
+struct WrittenList {
+    boot: String,
+    ports: Vec<WrittenEntry>,
+    #[serde(default)]
+    settings: SwitchSettings,
+}
+
+/// An entry of a [`WrittenList`].
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum WrittenEntry {
+    Record(PortRecord),
+    OfVersion010(version_0_1_0::OldEntry),
+}
+
+impl From<WrittenList> for List {
+    fn from(list: WrittenList) -> Self {
+        let mut ports = Vec::new();
+        for entry in list.ports {
+            match entry {
+                WrittenEntry::Record(record) => ports.push(record),
+                WrittenEntry::OfVersion010(entry) => ports.extend(entry.into_records()),
+            }
+        }
+        Self { boot: list.boot, ports, settings: list.settings }
+    }
 }
 
 /// List of the ports that commands attached, and state of its restore.
@@ -140,9 +172,9 @@ fn take(file: &Path) -> Result<List, Error> {
     if opened.take(MOST_BYTES + 1).read_to_end(&mut text)? as u64 > MOST_BYTES {
         return Err(Error::other(format!("it has more than {} MiB; remove it", MOST_BYTES >> 20)));
     }
-    let list = serde_json::from_slice(&text)?;
+    let list: WrittenList = serde_json::from_slice(&text)?;
     std::fs::remove_file(file)?;
-    Ok(list)
+    Ok(list.into())
 }
 
 fn boot() -> String {
@@ -225,6 +257,19 @@ fn write(file: &Path, list: &List) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_that_version_0_1_0_attached_with_its_host_gets_its_host_back() {
+        let list = include_str!("../../../tests/written-by-0.1.0/r.sock.ports");
+        let list: List = serde_json::from_str::<WrittenList>(list).unwrap().into();
+        let of = |record: &PortRecord| (record.spec.name.clone(), record.spec.driver.clone());
+        let [.., interface, host] = &list.ports[..] else { panic!("{list:?}") };
+        let port = |name: &str, driver: &str| (name.to_owned(), Some(driver.to_owned()));
+        assert_eq!(of(interface), port("vale1:up", "outer0"));
+        assert_eq!(of(host), port("vale1:up^", "outer0^"));
+        assert!(is_host_side_of(&host.spec, &interface.spec));
+        assert_eq!(host.origin, interface.origin);
+    }
 
     #[test]
     fn a_list_longer_than_any_is_refused_and_stays() {

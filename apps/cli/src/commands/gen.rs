@@ -151,11 +151,13 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
             None
         });
         drop(ports);
-        output.result(&Results { report, losses }, |results| {
+        let results = Results { report, losses };
+        output.result(&results, |results| {
             let losses = results.losses.as_ref().map(|losses| format!("\n{}", losses.text()));
             text(&results.report) + losses.as_deref().unwrap_or_default()
         })?;
-        told.and(outcome.map_err(Failure::from))
+        told.and(outcome.map_err(Failure::from))?;
+        results.losses.as_ref().map_or(Ok(()), Losses::refuse_too_long)
     }
 }
 

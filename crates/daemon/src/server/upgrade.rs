@@ -138,7 +138,9 @@ impl Server {
             Ok((UpgradeMessage::Ready { version, .. }, _)) => {
                 let own = env!("CARGO_PKG_VERSION");
                 let what = format!("ringroadd {own} cannot hand over to ringroadd {version}");
-                return Err(refusal(what + "; restart the daemon instead").into());
+                let instead =
+                    "; end it by kill -9 and start the new one, which makes the attached ports again";
+                return Err(refusal(what + instead).into());
             }
             other => return Err(answer(other).into()),
         };

@@ -36,6 +36,9 @@ struct PortDrops {
     /// Name of the port, or of the switch.
     name: String,
     role: Role,
+    /// Whether the port is a device that sends for the run.
+    #[serde(skip)]
+    is_sending_device: bool,
     by_cause: Causes,
 }
 
@@ -79,17 +82,29 @@ impl DropWatch {
             report.loads.iter().flat_map(|load| &load.arrivals).map(|arrival| arrival.stream.lost).sum();
         let after = self.connection.status()?;
         let losses = losses(lost_frames, &self.before, &after, |name: &str| role(report, name));
-        Ok((lost_frames > 0 || losses.are_of_a_sending_device(&after)).then_some(losses))
+        Ok((lost_frames > 0 || losses.are_of_a_sending_device()).then_some(losses))
     }
 }
 
 impl Losses {
     /// Whether a device that sends for the run dropped frames: these are the run's own, since the device has one user.
-    fn are_of_a_sending_device(&self, after: &StatusReport) -> bool {
-        let is_device =
-            |name: &str| after.ports.iter().any(|port| port.name == name && port.switch.is_none());
-        let sends = |role| matches!(role, Role::Sends | Role::SendsAndReceives);
-        self.drops.iter().any(|port| sends(port.role) && is_device(&port.name))
+    fn are_of_a_sending_device(&self) -> bool {
+        self.drops.iter().any(|port| port.is_sending_device)
+    }
+
+    /// Fails if a device that sends for the run dropped frames as too long: it would never have sent them.
+    pub(super) fn refuse_too_long(&self) -> Result<(), Failure> {
+        let too_long = |port: &&PortDrops| port.is_sending_device && port.by_cause.contains_key("too_long");
+        let Some(port) = self.drops.iter().find(too_long) else { return Ok(()) };
+        Err(Failure::new(
+            format!(
+                "{} frames are longer than {} can send, and were not sent",
+                grouped(port.by_cause["too_long"]),
+                port.name
+            ),
+            "choose a smaller --size (without a VLAN tag, an interface sends its MTU and 14 bytes), or raise the MTU: ip \
+             link set DEVICE mtu BYTES",
+        ))
     }
 
     /// Formats the losses with a line for each port.
@@ -142,13 +157,17 @@ fn losses(
         if let Some(switch) = &port.switch {
             add(of_switches.entry(switch).or_default(), &by_cause);
         }
-        drops.push(PortDrops { role: role(&port.name), name: port.name.clone(), by_cause });
+        let (name, role) = (port.name.clone(), role(&port.name));
+        let sends = matches!(role, Role::Sends | Role::SendsAndReceives);
+        let is_sending_device = sends && port.switch.is_none();
+        drops.push(PortDrops { name, role, is_sending_device, by_cause });
     }
     for switch in &after.switches {
         let earlier = before.switches.iter().find(|earlier| earlier.name == switch.name);
         let all = growth(earlier.map_or(&nothing, |earlier| &earlier.totals.drops), &switch.totals.drops);
         let by_cause = less(&all, of_switches.get(switch.name.as_str()).unwrap_or(&nothing));
-        drops.push(PortDrops { name: switch.name.clone(), role: Role::Left, by_cause });
+        let (name, role) = (switch.name.clone(), Role::Left);
+        drops.push(PortDrops { name, role, is_sending_device: false, by_cause });
     }
     drops.retain(|port| !port.by_cause.is_empty());
     drops.sort_by(|a, b| a.role.cmp(&b.role).then_with(|| a.name.cmp(&b.name)));
@@ -227,7 +246,12 @@ mod tests {
         );
         let role = |name: &str| if name == "vale0:b" { Role::Receives } else { Role::Other };
         let losses = losses(10, &before, &after, role);
-        let drops = |name: &str, role, by_cause| PortDrops { name: name.into(), role, by_cause };
+        let drops = |name: &str, role, by_cause| PortDrops {
+            name: name.into(),
+            role,
+            is_sending_device: false,
+            by_cause,
+        };
         assert_eq!(
             losses.drops,
             [
@@ -238,7 +262,7 @@ mod tests {
         );
         assert_eq!(losses.lost_elsewhere_frames, 3);
         let text = losses.text();
-        assert!(!losses.are_of_a_sending_device(&after), "a switch's port counts frames to it");
+        assert!(!losses.are_of_a_sending_device(), "a switch's port counts frames to it");
         for part in
             ["  vale0:b (receives): no_space 4", "  vale0 (ports that left): no_space 2", "at least 3 of"]
         {
@@ -255,8 +279,10 @@ mod tests {
         };
         let (before, after) = (device(&[("too_long", 1)]), device(&[("too_long", 11)]));
         for (role, own) in [(Role::Sends, true), (Role::Receives, false), (Role::Other, false)] {
-            assert_eq!(losses(0, &before, &after, |_| role).are_of_a_sending_device(&after), own, "{role:?}");
+            let losses = losses(0, &before, &after, |_| role);
+            assert_eq!(losses.are_of_a_sending_device(), own, "{role:?}");
+            assert_eq!(losses.refuse_too_long().is_err(), own, "{role:?}");
         }
-        assert!(!losses(0, &after, &after, |_| Role::Sends).are_of_a_sending_device(&after));
+        assert!(!losses(0, &after, &after, |_| Role::Sends).are_of_a_sending_device());
     }
 }
