@@ -8,6 +8,8 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -47,8 +49,10 @@ pub enum HugepageError {
     },
 }
 
-/// Number of attempts to enlarge the pool, with compaction of memory between them.
-const ATTEMPTS: usize = 4;
+/// Time in which memory that is in use for the moment, such as for writing files, may become free.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Pause between two attempts to enlarge the pool.
+const PAUSE: Duration = Duration::from_millis(100);
 /// File that makes the kernel compact memory (`Documentation/admin-guide/sysctl/vm.rst`).
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
 
@@ -68,7 +72,16 @@ impl HugepageReserve {
     /// # Errors
     /// [`HugepageError`]: the pool has too few pages, or cannot be changed. It is then unchanged.
     pub fn of(pages: u64) -> Result<Self, HugepageError> {
-        Self::in_pool(Path::new(POOL), pages)
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match Self::in_pool(Path::new(POOL), pages) {
+                Err(HugepageError::NotEnough { .. }) if Instant::now() < until => {}
+                result => return result,
+            }
+            // Fragmented memory is compacted. A user without the right to do that gets an error after the last attempt.
+            let _ = fs::write(COMPACT, "1");
+            sleep(PAUSE);
+        }
     }
 
     fn in_pool(pool: &Path, pages: u64) -> Result<Self, HugepageError> {
@@ -82,20 +95,12 @@ impl HugepageReserve {
         }
         let missing = if is_only { pages - free } else { pages };
         let (former, surplus) = (persistent(pool)?, read_number(&pool.join("surplus_hugepages"))?);
-        let mut found = 0;
-        for _ in 0..ATTEMPTS {
-            // Surplus pages, which programs still use, become persistent when the number is raised. So they are
-            // included in the number.
-            write_number(&pool.join("nr_hugepages"), former + surplus + missing + SPARE_PAGES)?;
-            // The kernel adds as many pages as it finds, without an error.
-            reserve.added = persistent(pool)?.saturating_sub(former);
-            found = available(pool)?;
-            if found >= pages {
-                break;
-            }
-            // Fragmented memory is compacted. A user without the right to do that gets an error after the last attempt.
-            let _ = fs::write(COMPACT, "1");
-        }
+        // Surplus pages, which programs still use, become persistent when the number is raised. So they are included
+        // in the number.
+        write_number(&pool.join("nr_hugepages"), former + surplus + missing + SPARE_PAGES)?;
+        // The kernel adds as many pages as it finds, without an error.
+        reserve.added = persistent(pool)?.saturating_sub(former);
+        let found = available(pool)?;
         drop(lock);
         if found < pages {
             return Err(HugepageError::NotEnough { wanted: pages, available: found });

@@ -38,12 +38,11 @@ fn point(path: FramePath) -> Point {
 /// Longest sample, more than other load can take away.
 const LONGEST_SAMPLE: Duration = Duration::from_secs(10);
 
+/// Whether a contestant had no processor or no huge pages for a whole sample, as on a busy machine.
 fn carried_nothing(point: &PointReport) -> bool {
-    point
-        .series
-        .iter()
-        .flat_map(|series| &series.outcomes)
-        .any(|outcome| matches!(outcome, ContestantOutcome::Invalid { reason } if reason.contains("carried nothing")))
+    let nothing = |reason: &str| reason.contains("carried nothing") || reason.starts_with("no huge pages");
+    let mut outcomes = point.series.iter().flat_map(|series| &series.outcomes);
+    outcomes.any(|outcome| matches!(outcome, ContestantOutcome::Invalid { reason } if nothing(reason)))
 }
 
 #[test]
@@ -63,7 +62,6 @@ fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
         return;
     }
     let mut report = session.run(&mut |progress| eprintln!("{progress}"));
-    // A busy machine may give a peer no processor for a whole sample.
     while sample < LONGEST_SAMPLE && report.points.iter().any(carried_nothing) {
         sample *= 4;
         session = BenchSession::prepare(plan(sample), None, &stop).expect("a CPU");

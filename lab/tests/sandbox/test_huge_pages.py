@@ -38,7 +38,10 @@ def test_free_pages_are_not_requested_again(tmp_path: Path) -> None:
 
 def test_too_few_pages_are_an_error_and_are_released(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=100, free=10)
-    with pytest.raises(SandboxError, match="cannot reserve 101 MiB in huge pages: the kernel has memory for 20 MiB"), huge_pages(101, pool):
+    with (
+        pytest.raises(SandboxError, match="cannot reserve 101 MiB in huge pages: the kernel has memory for 20 MiB"),
+        huge_pages(101, pool, 0),
+    ):
         pytest.fail("there are no such pages")
     assert number(pool) == 100
 
@@ -52,7 +55,9 @@ def test_pages_added_by_others_in_the_meantime_stay(tmp_path: Path) -> None:
         "module._read = lambda file: 4 + read(file.parent / 'nr_hugepages') - 4 if file.name == 'free_hugepages' else read(file)\n"
         "sys.exit(module.main(sys.argv[1:]))"
     )
-    keeper = subprocess.Popen([sys.executable, "-c", source, "10", str(pool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", source, "10", str(pool), "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert keeper.stdin is not None
     assert keeper.stdout is not None
     with keeper.stdin, keeper.stdout:
@@ -66,7 +71,7 @@ def test_pages_added_by_others_in_the_meantime_stay(tmp_path: Path) -> None:
 
 def test_mapped_pages_are_not_free(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=100, free=60, reserved=20)
-    with pytest.raises(SandboxError, match="the kernel has memory for 80 MiB"), huge_pages(120, pool):
+    with pytest.raises(SandboxError, match="the kernel has memory for 80 MiB"), huge_pages(120, pool, 0):
         pytest.fail("there are 40")
     with huge_pages(80, pool):
         assert number(pool) == 100

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,19 +24,23 @@ PAGE_MIB = 2
 POOL = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 # The kernel moves other memory out of the way, which takes long on a full machine.
 KEEPER_TIMEOUT_S = 60.0
+# Time in which memory that is in use for the moment, such as for writing files, becomes free.
+PATIENCE_S = 10.0
+# Makes the kernel compact fragmented memory (Documentation/admin-guide/sysctl/vm.rst).
+_COMPACT = Path("/proc/sys/vm/compact_memory")
 # Time in which a process that has just ended returns its pages, or the keeper gets others.
 AGAIN_TIMEOUT_S = 20.0
 _ADVICE = "end programs that hold huge pages or memory (`grep Huge /proc/meminfo`), or set `huge_pages = false`"
 
 
 @contextmanager
-def huge_pages(mib: int, pool: Path = POOL) -> Iterator[Callable[[], None]]:
+def huge_pages(mib: int, pool: Path = POOL, patience_s: float = PATIENCE_S) -> Iterator[Callable[[], None]]:
     """Provide at least `mib` MiB in free pages of 2 MiB until the block or this process ends. Yield a function that requests them again.
 
     Raises:
         SandboxError: there is not enough memory, or the pool cannot be changed.
     """
-    with keeper(__name__, [str(math.ceil(mib / PAGE_MIB)), str(pool)], KEEPER_TIMEOUT_S) as (answer, keeper_input):
+    with keeper(__name__, [str(math.ceil(mib / PAGE_MIB)), str(pool), str(patience_s)], KEEPER_TIMEOUT_S) as (answer, keeper_input):
         if answer != "ready":
             answer = f"the kernel took more than {KEEPER_TIMEOUT_S:g} s" if answer is None else answer
             raise SandboxError(f"cannot reserve {mib} MiB in huge pages: {answer or 'the keeper process ended'}; {_ADVICE}")
@@ -70,16 +75,23 @@ def await_huge_pages(mib: int, ask: Callable[[], None], pool: Path = POOL, timeo
         )
 
 
-def _keep(pages: int, pool: Path) -> str:
+def _keep(pages: int, pool: Path, patience_s: float) -> str:
     """Raise the pool, report `ready`, wait for the end of the input, lower the pool; return an error text, empty on success."""
     added = 0
     try:
         with (pool / "nr_hugepages").open("r+", buffering=1) as number:
             try:
-                added = _add(pages, pool, number.fileno())
-                free = _available(pool)
-                if free < pages:
-                    return f"the kernel has memory for {free * PAGE_MIB} MiB"
+                until = time.monotonic() + patience_s
+                while True:
+                    added += _add(pages, pool, number.fileno())
+                    free = _available(pool)
+                    if free >= pages:
+                        break
+                    if time.monotonic() > until:
+                        return f"the kernel has memory for {free * PAGE_MIB} MiB"
+                    with suppress(OSError):
+                        _COMPACT.write_text("1")
+                    time.sleep(0.1)
                 print("ready", flush=True)
                 for _ in sys.stdin:
                     # `await_huge_pages` reports pages that are not available.
@@ -125,7 +137,7 @@ def _read(file: Path) -> int:
 def main(argv: list[str]) -> int:
     """Run as a keeper."""
     be_keeper()
-    problem = _keep(int(argv[0]), Path(argv[1]))
+    problem = _keep(int(argv[0]), Path(argv[1]), float(argv[2]))
     if problem:
         print(problem, flush=True)
     return bool(problem)
