@@ -374,7 +374,7 @@ fn a_program_that_knows_another_form_of_the_state_does_not_take_over() {
     install(&binary("other_daemon"), &site.program());
     std::fs::write(site.folder.path().join("ringroadd.answer"), another_form()).unwrap();
     let refused = failing_upgrade(daemon, &[], 1);
-    assert!(refused.contains("cannot hand over to ringroadd 0.0.9; restart the daemon"), "{refused}");
+    assert!(refused.contains("cannot hand over to ringroadd 0.0.9; end it by kill -9"), "{refused}");
     assert_eq!((names(daemon), daemon.status().pid), (before.clone(), pid));
     install(&binary("ringroadd"), &site.program());
     daemon.upgrade();
