@@ -137,7 +137,9 @@ fn start_words(namespace: &Namespace, name: &str, command: &[&str]) -> Result<Be
 }
 
 fn start_tcpdump(task: &Task<'_>) -> Result<BenchProcess, BenchError> {
-    let mut process = start(task, &["tcpdump", "-i", task.interface(), "-n", "-w", "/dev/null"])?;
+    // Without -Z it gives the written file, a device here, to its own user.
+    let command = ["tcpdump", "-i", task.interface(), "-n", "-Z", "root", "-w", "/dev/null"];
+    let mut process = start(task, &command)?;
     process
         .wait_for_line("open the interface", task.stop, |line| line.contains("listening on").then_some(()))?;
     Ok(process)
