@@ -24,6 +24,10 @@ ROWS = {f"{name} {row.id}": row for name, document in documents().items() for ro
 PAGE = render_page(documents(), read_results(None))
 
 
+def anchor_of(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
 def commands(program: str) -> list[str]:
     return sorted({row.command for row in ROWS.values() if row.command and row.words[0] == program})
 
@@ -90,9 +94,8 @@ def test_the_links_of_the_page_lead_somewhere() -> None:
         name, _, anchor = target.partition("#")
         text = PAGE if not name else (DOCS / name).read_text()
         if name not in headings:
-            titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-            headings[name] = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-        assert not anchor or anchor in headings[name], target
+            headings[name] = [anchor_of(title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+        assert not anchor or headings[name].count(anchor) == 1, target
 
 
 def test_the_page_has_every_row_and_is_the_one_in_the_documentation() -> None:

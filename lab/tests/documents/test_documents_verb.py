@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ringroad_lab.documents.catalogue import DocumentedFigure, Row, documents
 from ringroad_lab.documents.page import render_page
 from ringroad_lab.documents.results import Conditions, Results, RowResult, read_results, write_results
 from ringroad_lab.documents.selection import FoundFigure
-from ringroad_lab.errors import LabError, ReportError, ScenarioError, StoreError
+from ringroad_lab.errors import LabError, ReportError, RunStoppedError, ScenarioError, StoreError
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.trial import Disturbance
 
@@ -30,7 +31,7 @@ CONDITIONS = Conditions(
     processors=2,
     virtualization="kvm",
     kernel="6.18.44",
-    disturbance=Disturbance(limit=0.05, elapsed_s=75, processor=1, others_s=1.5, programs={"cc1": 1.5}),
+    disturbance=Disturbance(limit=0.05, elapsed_s=75, processor=1, others_s=1.5),
 )
 QUICK = Row(
     id="quick",
@@ -104,7 +105,7 @@ def test_the_page_shows_figures_with_their_conditions_failures_with_their_reason
     assert "| one core, 64 B, line rate | 14.88 Mpps at 900 MHz | 206.0 Mpps (200.0 to 210.0), *disturbed* |" in text
     assert "| with a signature in each frame | \u2013 | no valid sample |" in text
     assert "Ringroad 0.2.0, 2 processors (AMD EPYC, virtual), Linux 6.18.44;" in text.replace("\n", " ")
-    assert "other programs took 2% of processor 1 (cc1 2%)" in text.replace("\n", " ")
+    assert "other programs took 2% of processor 1." in text.replace("\n", " ")
     assert "no trafgen" in text
     assert "| batch 1 | 2.45 Mpps (408 ns) | not run yet |" in text
 
@@ -148,6 +149,18 @@ def test_a_row_runs_with_the_real_program_once_and_a_row_that_fails_says_why() -
     assert silent.failure.startswith("cat printed no result as JSON")
     assert absent.failure is not None
     assert absent.failure.startswith("no-such-program-of-anyone is not installed")
+
+
+@NEEDS_PROGRAMS
+def test_ctrl_c_ends_the_row_and_the_verb() -> None:
+    host = LocalHost()
+    try:
+        # In a terminal the command gets the signal, too; this one ends by itself.
+        runner = RowRunner(host, lambda text: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(RunStoppedError):
+            runner.run("netmap", QUICK.model_copy(update={"command": "sh -c 'echo begun >&2'"}))
+    finally:
+        host.close()
 
 
 @NEEDS_PROGRAMS

@@ -80,7 +80,8 @@ class RowRunner:
         witness = Witness(processors, DisturbanceLimits().limit)
         started_at, before = time.time(), witness.look()
         output, failure = self._output(row)
-        disturbance = witness.since(before)
+        # Results are published; which other programs a machine runs is not.
+        disturbance = witness.since(before).model_copy(update={"programs": {}})
         conditions = Conditions(
             started_at=started_at,
             took_s=disturbance.elapsed_s,

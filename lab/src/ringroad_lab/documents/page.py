@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -60,13 +61,18 @@ def _headlines(documents: Mapping[str, Document], results: Results) -> Iterator[
     yield _table(
         ("document", "row", "figure", "theirs", "ours"),
         [
-            (f"[{name}](#{name})", row.title, figure.label, figure.theirs, _ours(figure, row, _result(results, name, row)))
+            (name, f"[{row.title}](#{_anchor(row.title)})", figure.label, figure.theirs, _ours(figure, _result(results, name, row)))
             for name, document in documents.items()
             for row in document.rows
             for figure in row.figures
             if figure.is_headline
         ],
     )
+
+
+def _anchor(title: str) -> str:
+    """Return the anchor that forges give a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _document_blocks(name: str, document: Document, results: Results) -> Iterator[str]:
@@ -93,7 +99,7 @@ def _row_blocks(row: Row, result: RowResult | None) -> Iterator[str]:
     if row.figures:
         yield _table(
             ("figure", "document", "Ringroad"),
-            [(figure.label, figure.theirs or _NONE, _ours(figure, row, result)) for figure in row.figures],
+            [(figure.label, figure.theirs or _NONE, _ours(figure, result)) for figure in row.figures],
         )
     if result:
         yield _wrapped(_run_of(result))
@@ -103,7 +109,7 @@ def _row_blocks(row: Row, result: RowResult | None) -> Iterator[str]:
         yield _wrapped(row.differs)
 
 
-def _ours(figure: DocumentedFigure, row: Row, result: RowResult | None) -> str:
+def _ours(figure: DocumentedFigure, result: RowResult | None) -> str:
     if figure.at is None:
         return _NONE
     if result is None:
