@@ -60,21 +60,19 @@ def documents(
     if name is None and (row or dry_run):
         raise ScenarioError("name the document whose rows you mean")
     chosen = _chosen(known, name, row or []) if name else []
+    if dry_run:
+        _print_commands(chosen, as_json=as_json)
+        return
+    if name is None and page is None:
+        _print_list(known, as_json=as_json)
+        return
     for file in filter(None, (results, page)):
         if file.is_dir() or not file.absolute().parent.is_dir():
             raise ReportError(f"cannot write {file}: name a file in an existing folder")
     kept = read_results(results)
-    if name is None and page is None:
-        _print_list(known, as_json=as_json)
-        return
-    outcomes: list[RowResult] = []
-    if name is not None and dry_run:
-        _print_commands(chosen, as_json=as_json)
-        return
-    if name is not None:
-        outcomes = _run(name, [each for each in chosen if each.command], results, is_quiet=quiet, as_json=as_json)
-        for outcome in outcomes:
-            kept = kept.with_row(outcome)
+    outcomes = _run(name, [each for each in chosen if each.command], results, is_quiet=quiet, as_json=as_json) if name else []
+    for outcome in outcomes:
+        kept = kept.with_row(outcome)
     if page is not None:
         write_file(render_page(known, kept), page)
     if any(outcome.failure for outcome in outcomes):

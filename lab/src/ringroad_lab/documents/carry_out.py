@@ -30,7 +30,7 @@ _MOST_OUTPUT_BYTES = 64 * 1024 * 1024
 _LINES_OF_FAILURE = 4
 
 
-def program_of(row: Row, host: Host) -> list[str]:
+def _program_of(row: Row, host: Host) -> list[str]:
     """Return the program of a row's command with its arguments, as it is started on this machine.
 
     Raises:
@@ -98,7 +98,7 @@ class RowRunner:
         """Run a row's program to its end; return its output, read as JSON, and the reason if there is none."""
         name = row.words[0]
         try:
-            argv = program_of(row, self._host)
+            argv = _program_of(row, self._host)
         except MissingProgramError as error:
             return None, str(error)
         last: deque[str] = deque(maxlen=_LINES_OF_FAILURE)
