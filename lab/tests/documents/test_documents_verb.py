@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,13 @@ from typer.testing import CliRunner, Result
 
 from ringroad_lab.cli.main import make_app
 from ringroad_lab.documents import catalogue
-from ringroad_lab.documents.carry_out import RowRunner
+from ringroad_lab.documents.carry_out import ProcessorTimes, RowRunner
 from ringroad_lab.documents.catalogue import DocumentedFigure, Row, documents
 from ringroad_lab.documents.page import render_page
 from ringroad_lab.documents.results import Conditions, Results, RowResult, read_results, write_results
 from ringroad_lab.documents.selection import FoundFigure
 from ringroad_lab.errors import LabError, ReportError, RunStoppedError, ScenarioError, StoreError
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.trial import Disturbance
 
 HAS_PROGRAMS = Path(os.environ.get("RINGROAD_BIN_DIR", "/nonexistent"), "ringroad").exists()
 NEEDS_PROGRAMS = pytest.mark.skipif(not HAS_PROGRAMS, reason="needs Ringroad's programs: $RINGROAD_BIN_DIR")
@@ -31,7 +31,7 @@ CONDITIONS = Conditions(
     processors=2,
     virtualization="kvm",
     kernel="6.18.44",
-    disturbance=Disturbance(limit=0.05, elapsed_s=75, processor=1, others_s=1.5),
+    others_ratio=0.02,
 )
 QUICK = Row(
     id="quick",
@@ -105,7 +105,7 @@ def test_the_page_shows_figures_with_their_conditions_failures_with_their_reason
     assert "| one core, 64 B, line rate | 14.88 Mpps at 900 MHz | 206.0 Mpps (200.0 to 210.0), *disturbed* |" in text
     assert "| with a signature in each frame | \u2013 | no valid sample |" in text
     assert "Ringroad 0.2.0, 2 processors (AMD EPYC, virtual), Linux 6.18.44;" in text.replace("\n", " ")
-    assert "other programs took 2% of processor 1." in text.replace("\n", " ")
+    assert "others had 2% of the processors' time." in text.replace("\n", " ")
     assert "no trafgen" in text
     assert "| batch 1 | 2.45 Mpps (408 ns) | not run yet |" in text
 
@@ -141,7 +141,7 @@ def test_a_row_runs_with_the_real_program_once_and_a_row_that_fails_says_why() -
     assert result.failure is None
     assert result.figures["rate"].value > 0
     assert again == result
-    assert result.conditions.processors == len(os.sched_getaffinity(0))
+    assert result.conditions.processors == os.cpu_count()
     assert result.conditions.version.count(".") == 2
     assert wrong.failure is not None
     assert wrong.failure.startswith("ringroad ended with status 2: port null:size=0")
@@ -149,6 +149,18 @@ def test_a_row_runs_with_the_real_program_once_and_a_row_that_fails_says_why() -
     assert silent.failure.startswith("cat printed no result as JSON")
     assert absent.failure is not None
     assert absent.failure.startswith("no-such-program-of-anyone is not installed")
+
+
+def test_others_are_what_was_neither_idle_nor_the_runs_own() -> None:
+    before = ProcessorTimes(at_s=10, processors=2, busy_s=100, own_s=5)
+    after = ProcessorTimes(at_s=20, processors=2, busy_s=113, own_s=14)
+    assert after.others_ratio(before) == pytest.approx(4 / 20)
+    assert ProcessorTimes(at_s=20, processors=2, busy_s=108, own_s=14).others_ratio(before) == 0
+    now = ProcessorTimes.now()
+    # A process that ended and was waited for is one's own.
+    subprocess.run(["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done"], check=True)
+    assert ProcessorTimes.now().own_s > now.own_s
+    assert 0 <= ProcessorTimes.now().others_ratio(now) <= 1
 
 
 @NEEDS_PROGRAMS

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from ringroad_lab.documents.catalogue import Row
 from ringroad_lab.documents.results import Conditions, RowResult
 from ringroad_lab.documents.selection import find
 from ringroad_lab.errors import MissingProgramError, RunStoppedError
 from ringroad_lab.facts.machine import machine_facts
-from ringroad_lab.facts.witness import Witness
 from ringroad_lab.host.interface import Host
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.ringroad_program import require_ringroad
 from ringroad_lab.tied import tied
-from ringroad_lab.trial import DisturbanceLimits
 
 _LAB = "ringroad-lab"
 # 4: a measurement of the laboratory's run is invalid, which does not concern its other figures.
@@ -42,6 +43,39 @@ def _program_of(row: Row, host: Host) -> list[str]:
     if name == "ringroad":
         return [require_ringroad(host, name), *arguments, "--json"]
     return [host.require(name, name), *arguments]
+
+
+@dataclass(frozen=True)
+class ProcessorTimes:
+    """What the machine's processors did until a moment; all values only grow.
+
+    They are read without looking at other programs: in a container, or with packages of the checkout, those are not visible.
+    """
+
+    at_s: float
+    processors: int
+    busy_s: float
+    """Time of all processors, except idle ones; with the time that the hypervisor gave to others."""
+    own_s: float
+    """Time of this process, and of its children that have ended, with theirs."""
+
+    @classmethod
+    def now(cls) -> ProcessorTimes:
+        """Read the times."""
+        lines = Path("/proc/stat").read_text().splitlines()
+        ticks = [int(field) for field in lines[0].split()[1:]]
+        # proc(5): user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user and nice.
+        busy = sum(ticks[:3]) + sum(ticks[5:8])
+        processors = sum(line.startswith("cpu") for line in lines) - 1
+        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        own_s = sum(each.ru_utime + each.ru_stime for each in own)
+        return cls(time.monotonic(), processors, busy / os.sysconf("SC_CLK_TCK"), own_s)
+
+    def others_ratio(self, before: ProcessorTimes) -> float:
+        """Return the part of all processors' time since then that was neither idle nor used by own programs."""
+        others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
+        whole_s = self.processors * (self.at_s - before.at_s)
+        return min(1.0, max(0.0, others_s / whole_s)) if whole_s else 0.0
 
 
 class RowRunner:
@@ -76,21 +110,18 @@ class RowRunner:
         return RowResult(document=document, row=row.id, command=command, conditions=conditions, figures=figures, failure=failure)
 
     def _run(self, row: Row) -> tuple[object, str | None, Conditions]:
-        processors = os.sched_getaffinity(0)
-        witness = Witness(processors, DisturbanceLimits().limit)
-        started_at, before = time.time(), witness.look()
+        started_at, before = time.time(), ProcessorTimes.now()
         output, failure = self._output(row)
-        # Results are published; which other programs a machine runs is not.
-        disturbance = witness.since(before).model_copy(update={"programs": {}})
+        after = ProcessorTimes.now()
         conditions = Conditions(
             started_at=started_at,
-            took_s=disturbance.elapsed_s,
+            took_s=after.at_s - before.at_s,
             version=self._version,
             processor=self._fact("processor", "model"),
-            processors=len(processors),
+            processors=after.processors,
             virtualization=self._fact("machine", "virtualization"),
             kernel=self._fact("kernel", "release"),
-            disturbance=disturbance,
+            others_ratio=after.others_ratio(before),
         )
         return output, failure, conditions
 

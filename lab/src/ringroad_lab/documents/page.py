@@ -29,7 +29,8 @@ ringroad-lab documents netmap --results FILE --page FILE          # runs all row
     "A figure of the documents is quoted as printed; *computed* ones follow from printed ones by one division. Figures of ours are"
     " medians, in brackets the least and the most of the samples, and hold for the machine and the time below their table. No figure"
     " in memory, of a card in software or of an emulated guest is comparable with one of a real card: in these rows the ratio of"
-    " two figures of one run stands beside the document's ratio. Words in italics are what the program itself says against a figure.",
+    " two figures of one run stands beside the document's ratio. Words in italics are what the program itself says against a figure."
+    " *Others* are all other programs, the hypervisor, and the kernel where it works outside of the run's programs.",
 )
 
 
@@ -128,7 +129,8 @@ def described(conditions: Conditions) -> str:
     day = utc_text(conditions.started_at, "%d %B %Y").lstrip("0")
     return (
         f"{day} in {duration(conditions.took_s, decimals=0)}, Ringroad {conditions.version}, {conditions.processors} processors"
-        f" ({conditions.processor}{virtual}), Linux {conditions.kernel}; other programs took {conditions.disturbance.describe()}"
+        f" ({conditions.processor}{virtual}), Linux {conditions.kernel}; others had"
+        f" {conditions.others_ratio:.0%} of the processors' time"
     )
 
 

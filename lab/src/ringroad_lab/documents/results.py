@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ringroad_lab.documents.selection import FoundFigure
 from ringroad_lab.errors import StoreError, value_problems
-from ringroad_lab.trial import Disturbance, Frozen, Moment, Seconds
+from ringroad_lab.trial import Frozen, Moment, Seconds
 from ringroad_lab.whole_file import write_whole
 
 # Thousands of rows; a longer file is not ours.
@@ -25,11 +25,11 @@ class Conditions(Frozen):
     """Of Ringroad."""
     processor: str
     processors: int
-    """Number of processors that the run was allowed to use."""
+    """Number of the machine's processors."""
     virtualization: str
     kernel: str
-    disturbance: Disturbance
-    """What other programs took of the processors in all of this time."""
+    others_ratio: Annotated[float, Field(ge=0, le=1)]
+    """Part of all processors' time that others had: other programs, the hypervisor, and the kernel outside of the run's programs."""
 
 
 class RowResult(Frozen):
