@@ -135,6 +135,7 @@ def test_a_row_runs_with_the_real_program_once_and_a_row_that_fails_says_why() -
         again = runner.run("netmap", QUICK)
         wrong = runner.run("netmap", QUICK.model_copy(update={"command": "ringroad gen null:size=0 --count 1"}))
         silent = runner.run("netmap", QUICK.model_copy(update={"command": "cat /dev/null"}))
+        invalid = runner.run("netmap", QUICK.model_copy(update={"command": 'echo \'{"loads": [{"rate": null}]}\''}))
         absent = runner.run("netmap", QUICK.model_copy(update={"command": "no-such-program-of-anyone"}))
     finally:
         host.close()
@@ -147,6 +148,8 @@ def test_a_row_runs_with_the_real_program_once_and_a_row_that_fails_says_why() -
     assert wrong.failure.startswith("ringroad ended with status 2: port null:size=0")
     assert silent.failure is not None
     assert silent.failure.startswith("cat printed no result as JSON")
+    assert invalid.failure is not None
+    assert invalid.failure.startswith("its output has none of the figures: no measurement was valid; others had ")
     assert absent.failure is not None
     assert absent.failure.startswith("no-such-program-of-anyone is not installed")
 

@@ -106,7 +106,8 @@ class RowRunner:
         output, failure, conditions = self._runs[command]
         figures = {each.label: found for each in row.figures if each.at and (found := find(output, each.at, each.over))}
         if failure is None and not figures:
-            failure = "its output has none of the figures: no measurement was valid"
+            others = f"others had {conditions.others_ratio:.0%} of the processors' time"
+            failure = f"its output has none of the figures: no measurement was valid; {others}"
         return RowResult(document=document, row=row.id, command=command, conditions=conditions, figures=figures, failure=failure)
 
     def _run(self, row: Row) -> tuple[object, str | None, Conditions]:
