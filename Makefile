@@ -323,10 +323,11 @@ wheel: $(CARGO_DENY) ## the Python package, as a wheel for `pip install`
 	$(PYTHON)/bin/maturin build --quiet --release $(LOCKED) --manifest-path $(PYTHON_CRATE)/Cargo.toml --out $(WHEELS)
 
 .PHONY: docs
-docs: ## the documentation of every crate; write anew what follows from the code: tables of docs/port-names.md and docs/metrics.md, docs/control-protocol.schema.json, the statistics of the Python package
+docs: $(RINGROAD_LAB) ## the documentation of every crate; write anew what follows from the code: tables of docs/port-names.md and docs/metrics.md, docs/control-protocol.schema.json, the statistics of the Python package, docs/documents.md
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::tests::documentation
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages -- every_message_matches_the_published_schema the_python_package
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-metrics $(LOCKED) --lib exposition
+	$(RINGROAD_LAB) documents --results docs/documents.json --page docs/documents.md
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --lib --no-deps $(LOCKED)
 
 # The files as they are installed, to $DESTDIR: what packages are made of.

@@ -22,7 +22,7 @@ LEVELS = (
     ("dut", "method", "request"),
     ("guest", "topology"),
     ("message_size", "report"),
-    ("rendezvous", "scenario"),
+    ("documents", "rendezvous", "scenario"),
     ("notification", "setup"),
     # What carries all of that out.
     ("fleet",),
