@@ -132,6 +132,9 @@ def test_a_run_is_measured_stored_and_reported(lab: Lab) -> None:
     assert {ceiling.frame.name for ceiling in record.ceilings} == {"64", "1518"}
     assert record.duts[0].versions
     assert record.facts["kernel"]
+    # While it measures, also in the bridge's own namespace.
+    for end in ("1", "2", "generator 1", "generator 2"):
+        assert "rx-checksumming off" in record.duts[0].ports[f"{end} offloads"]
     assert record.generator_version
     assert record.run_id[:8] in lab.report.read_text()
     # A comparison of the run with itself.

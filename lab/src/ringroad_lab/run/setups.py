@@ -18,7 +18,7 @@ from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_c
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
-from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
+from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed, Warned
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.scenario.library import LOCAL_HOST
@@ -114,6 +114,8 @@ class RealSetups:
                 reserve_memory=lambda: self._await_huge_pages(scenario, choice),
             )
             with setup:
+                for text in setup.locality():
+                    self._emit(Warned(text=f"{choice.label}: {text}"))
                 # Process ids of another machine mean nothing here.
                 processes = {} if host else {p.pid: _name(part, p.name) for part, members in setup.processes().items() for p in members}
                 with Sampler(processes) as sampler:
