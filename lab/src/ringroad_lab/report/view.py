@@ -115,9 +115,12 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
         status_counts=status_counts(record),
         status_groups=tuple(status_groups(record)),
         grids=tuple(
-            _grid_section(form, styles, record.link_bps, losses)
+            section
             for grid in headline_grids(record)
-            for form in ((grid, in_frames(grid)) if grid.is_at_layer_1 else (grid,))
+            for section in (
+                _grid_section(grid, styles, record.link_bps, losses),
+                *([_grid_section(in_frames(grid), styles, record.link_bps, ())] if grid.is_at_layer_1 else []),
+            )
         ),
         loss_rows=tuple(losses),
         latency_charts=tuple(latency_charts(record, styles)),
