@@ -161,6 +161,17 @@ def test_a_run_continues_until_it_is_decided_or_has_the_maximum_of_pairs(lab: La
     assert [(m.repetition, m.dut) for m in record.measurements] == [(0, "one"), (0, "two"), (1, "two"), (1, "one"), (2, "one"), (2, "two")]
 
 
+def test_a_load_of_tcp_is_measured_between_stations(lab: Lab) -> None:
+    quick = ("duts=[linux-bridge]", "repetitions=1", "method.tcp-load.duration_s=1", "method.tcp-load.omit_s=0")
+    status, output = lab.run("run", "TCP_LOAD", *(argument for setting in quick for argument in ("--set", setting)), "--json")
+    assert status == 0, output
+    record = lab.record()
+    (measurement,) = record.measurements
+    assert measurement.outcome.metrics[measurement.outcome.headline].value > 0
+    assert measurement.dut_counters["1.rx_frames"] > 0
+    assert any("congestion control" in text for text in record.deviations)
+
+
 @pytest.mark.parametrize(
     ("scenario", "watched"),
     [
