@@ -180,6 +180,7 @@ def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:
     facts = [("driver", dut.driver), *dut.identity().items()]
     facts += [(f"version of {program}", version) for program, version in dut.versions.items()]
     facts += [(f"port {port}", mode) for port, mode in dut.ports.items()]
+    facts += list(dut.guests.items())
     if dut.work_of_sender:
         facts.append(("work in the generator's thread", dut.work_of_sender))
     facts += [(name.replace("_", " "), str(value)) for name, value in dut.settings.items()]
