@@ -382,6 +382,7 @@ def _dut_facts(dut: DutRecord, group: str) -> dict[tuple[str, str], str]:
     facts |= {(group, f"version of {program}"): version for program, version in dut.versions.items()}
     facts |= {(group, f"setting {name}"): _text(value) for name, value in dut.settings.items()}
     facts |= {(group, f"port {port}"): mode for port, mode in dut.ports.items()}
+    facts |= {(group, name): machine for name, machine in dut.guests.items()}
     return facts
 
 

@@ -168,6 +168,8 @@ class DutRecord(Frozen):
     files: dict[str, str] = {}
     """SHA-256 of the files that ran, by path: the executables of device and guests, files that they mapped from their builds' folders, a
     guest's kernel. For a package or image, the path inside it."""
+    guests: dict[str, str] = {}
+    """Memory, processors and boot parameters of each virtual machine, by name."""
     work_of_sender: str = ""
     """The part of its work that runs in the generator's thread and takes the generator's processor time; empty: none, or unknown."""
 

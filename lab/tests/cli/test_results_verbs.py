@@ -87,6 +87,10 @@ def test_a_report_has_the_comparison_with_a_baseline() -> None:
     assert "3 regressions" in text
     with pytest.raises(ReportError, match="leave out --baseline"):
         lab("report", "--baseline", "release", "--format", "csv")
+    text = lab("report", "latest", "--baseline", "release", "--format", "markdown", "--rates", "sum-l1").stdout
+    assert "Throughput sum L1, 64 bytes, P2P" in text
+    with pytest.raises(ReportError, match="json has the figures as they are in the record: leave out --rates"):
+        lab("report", "--format", "json", "--rates", "sum-l1")
     with pytest.raises(StoreError, match="no run or baseline 'nothing'"):
         lab("report", "--baseline", "nothing")
 

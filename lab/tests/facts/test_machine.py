@@ -3,64 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ringroad_lab.errors import HostError
+from fabricated_host import FabricatedHost
 from ringroad_lab.facts.machine import is_same_machine, machine_facts
-from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.sysfs import UNKNOWN
-
-
-class FabricatedHost(Host):
-    """A fabricated host: its files and commands have the contents that a test sets; all other commands fail."""
-
-    name = "fabricated"
-    folder = PurePosixPath("/nonexistent")
-
-    def __init__(self, files: Mapping[str, str], commands: Mapping[str, str]) -> None:
-        """Set the contents of files and the output of commands."""
-        self._files = files
-        self._commands = commands
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
-        check: bool = True,
-    ) -> Completed:
-        """Return the output of a command; a shell command reads the files."""
-        if argv[0] == "sh":
-            lines = [f"{path}:{line}" for path, text in self._files.items() for line in text.split("\n")]
-            return Completed(tuple(argv), 2, "\n".join(lines), "")
-        output = self._commands.get(" ".join(argv))
-        return Completed(tuple(argv), 127 if output is None else 0, output or "", "")
-
-    def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
-        """Refuse."""
-        raise HostError("it starts nothing")
-
-    def write_text(self, path: PurePosixPath, text: str) -> None:
-        """Refuse."""
-        raise HostError("it writes nothing")
-
-    def read_text(self, path: PurePosixPath) -> str:
-        """Refuse."""
-        raise HostError("it reads nothing")
-
-    def find_program(self, program: str) -> str | None:
-        """Find programs that have a command."""
-        return f"/usr/bin/{program}" if any(command.split()[0] == program for command in self._commands) else None
-
-    def close(self) -> None:
-        """Do nothing."""
-
 
 CPU = "/sys/devices/system/cpu"
 SERVER_FILES = {
@@ -103,6 +54,8 @@ SERVER_FILES = {
     "/sys/class/dmi/id/board_name": "X10DRL",
 }
 SERVER_COMMANDS = {
+    "ethtool -k ens1f0": "Features for ens1f0:\nrx-checksumming: on\ntx-checksumming: on\n\ttx-checksum-ip-generic: off [fixed]\n"
+    "tcp-segmentation-offload: on\n\ttx-tcp6-segmentation: off [requested on]\nlarge-receive-offload: off [fixed]\nhighdma: on [fixed]\n",
     "ethtool -i ens1f0": "driver: ixgbe\nversion: 6.1.0\nfirmware-version: 0x80000389\n",
     "dmidecode --type memory": "Memory Device\n\tSize: 16 GB\n\tType: DDR4\n\tConfigured Memory Speed: 2133 MT/s\n"
     "Memory Device\n\tSize: 16 GB\n\tType: DDR4\n\tConfigured Memory Speed: 2133 MT/s\n"
@@ -145,6 +98,12 @@ SERVER_COMMANDS = {
         ("isolation", "interrupts allowed on processors", "2 to 0-1, 1 to 3"),
         ("mitigations", "meltdown", "Mitigation: PTI"),
         ("network", "bridge-nf-call-iptables", UNKNOWN),
+        (
+            "offloads of network cards",
+            "ens1f0",
+            "rx-checksumming on, tx-checksumming on, tx-checksum-ip-generic off fixed, tcp-segmentation-offload on, "
+            "tx-tcp6-segmentation off, large-receive-offload off fixed",
+        ),
     ],
 )
 def test_facts_of_a_server(group: str, name: str, value: str) -> None:

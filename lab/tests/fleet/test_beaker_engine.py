@@ -18,6 +18,7 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.beaker.engine import LOG_NAME, BeakerEngine
 from ringroad_lab.fleet.engine.beaker.job_xml import NAMESPACE
+from ringroad_lab.fleet.engine.beaker.results import read_results
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError, EngineSettings, Job, JobState
 from ringroad_lab.fleet.holder import this_process
@@ -210,6 +211,13 @@ def test_a_job_without_a_matching_machine_ends_with_the_hubs_reason(hub: BeakerH
     assert "does not match any systems" in made.state(key).output
 
 
+def test_a_failure_in_a_guest_names_the_guest() -> None:
+    failed = b"<task name='/performance/test'><results><result path='/a' result='Fail' score='1'>no pages</result></results></task>"
+    guest = b"<guestrecipe system='guest.example'>" + failed + b"</guestrecipe>"
+    xml = b"<job><recipeSet><recipe role='DUT' system='dut.example'>" + guest + b"</recipe></recipeSet></job>"
+    assert read_results(xml).words.splitlines()[1:] == ["guest guest.example: /performance/test: Fail: /a no pages"]
+
+
 def test_a_hub_that_is_down_causes_a_delay(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     with hub.is_down():
@@ -245,12 +253,14 @@ def test_an_expired_session_is_renewed(hub: BeakerHubDouble, folder: Path) -> No
 def test_an_accepted_job_whose_answer_was_lost_is_found_by_its_name(hub: BeakerHubDouble, folder: Path) -> None:
     hub.loses_answers_to = {"jobs.upload"}
     assert engine(hub, folder).submit(job()) == "J:1"
+    # Also if calls are suspended after a call without an answer.
+    assert engine(hub, folder, look_every_s=15).submit(job("late")) == "J:2"
     # Another dispatcher does not submit the job again, even if the first one could not find it.
     hub.loses_answers_to = set()
     other = engine(hub, folder)
     assert other.find(RUN) == "J:1"
     assert other.submit(job()) == "J:1"
-    assert len(hub.jobs) == 1
+    assert len(hub.jobs) == 2
     assert other.find("another") is None
 
 

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from beaker_hub_double import PASSWORD, USER, BeakerHubDouble
+from typer.testing import CliRunner
 
+from ringroad_lab.cli.main import make_app
 from ringroad_lab.fleet.engine.beaker.engine import LOG_NAME, BeakerEngine
 from ringroad_lab.fleet.engine.beaker.job_xml import job_xml
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
 from ringroad_lab.fleet.inventory import BedSettings
+from ringroad_lab.scenario.toml_text import toml_text
 
 BKR = Path(os.environ.get("RINGROAD_BKR", "/nonexistent"))
 """The environment with beaker-client, which `make lab` creates."""
@@ -26,6 +29,7 @@ import lxml.etree
 schema = os.path.join(os.path.dirname(bkr.common.__file__), "schema", "beaker-job.rng")
 lxml.etree.RelaxNG(lxml.etree.parse(schema)).assertValid(lxml.etree.fromstring(sys.stdin.buffer.read()))
 """
+TASK_URL = "https://example.org/ringroad.tar.gz#lab/beaker/measure"
 RUN = "11111111-2222-3333-4444-555555555555"
 PLAIN = {"recipe": {"distro": "Fedora-41"}}
 EVERYTHING: dict[str, Any] = {
@@ -54,7 +58,20 @@ EVERYTHING: dict[str, Any] = {
                 "<and><cpu><flag op='=' value='avx2'/><processors op='&gt;=' value='8'/></cpu><memory op='&gt;=' value='8192'/>"
                 "<device op='=' driver='ice'/><not><hostname op='=' value='broken.example'/></not></and>"
             ),
-            "tasks": ["/distribution/check-install", "/kernel/setup"],
+            "tasks": ["/distribution/virt/install", {"name": "/kernel/setup", "params": {"ARGS": 'a="1" & b'}}, "/distribution/virt/start"],
+            "guests": [
+                {"args": "--ram=8192 --vcpus=4 --file-size=8 --hvm --kvm", "tasks": ["/distribution/install"]},
+                {
+                    "args": "--ram=1024 --kvm",
+                    "name": "guest-2",
+                    "distro_requires": "<distro_name op='=' value='RHEL-7.3'/>",
+                    "host_requires": "<system_type value='Virtual'/>",
+                    "kernel_options_post": "hugepages=4",
+                    "packages": ["dpdk"],
+                    "partitions": [{"name": "/srv", "size_gib": 2}],
+                    "tasks": [{"name": "/performance/test", "params": {"ARGS": "setup --guest OVS_DPDK1q_GUEST_DPDK1q"}}],
+                },
+            ],
         }
     },
 }
@@ -77,7 +94,7 @@ def hub() -> Iterator[BeakerHubDouble]:
 def settings(hub_url: str, folder: Path, **values: Any) -> BeakerSettings:  # noqa: ANN401
     (folder / "password").write_text(PASSWORD)
     base = {"hub": hub_url, "user": USER, "password_file": str(folder / "password"), "look_every_s": 0.0}
-    return BeakerSettings.model_validate({**base, "task": "https://example.org/ringroad.tar.gz#lab/beaker/measure", **PLAIN, **values})
+    return BeakerSettings.model_validate({**base, "task": TASK_URL, **PLAIN, **values})
 
 
 class Client:
@@ -114,6 +131,38 @@ def test_jobs_are_valid_in_beakers_schema(tmp_path: Path, values: dict[str, Any]
     job = Job(RUN, ("run", "OVS_DPDK1q", '--label=what=it\'s "new" <&>'))
     xml = job_xml(settings("http://127.0.0.1:9", tmp_path, **values), job, "bed-1", machines)
     assert schema_errors(xml) == ""
+
+
+def printed_job(folder: Path, *arguments: str) -> str:
+    """Return what `ringroad-lab job` prints with all settings that a fleet can have."""
+    fleet = folder / "fleet.toml"
+    bed = {"machines": {"generator": "gen.example", "dut": "dut.example"}, "settings": ["dut.ovs.host = 'dut'"]}
+    fleet.write_text(toml_text({"engine": {"beaker": {"task": TASK_URL, **EVERYTHING}}, "bed": {"a": bed}}))
+    printed = CliRunner().invoke(make_app(), ["job", "OVS_DPDK1q_GUEST_DPDK1q", "--fleet", str(fleet), *arguments])
+    assert printed.exit_code == 0, printed.output
+    return printed.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--host", "generator=", "--host", "dut=dut.example", "--repo", "ovs=https://example.org/ovs"),
+        ("--host", "alone.example", "--layer", "quick", "--set", "queues=2", "--label", "version=2.6 <&>"),
+        ("--bed", "a", "--reserve", "0"),
+    ],
+    ids=["roles", "one machine", "bed"],
+)
+def test_printed_jobs_are_valid_in_beakers_schema(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert schema_errors(printed_job(tmp_path, *arguments)) == ""
+
+
+def test_beakers_client_submits_a_printed_job(hub: BeakerHubDouble, bkr: Client, tmp_path: Path) -> None:
+    repos = ("--repo", "https://example.org/dpdk/16.11?a=1&b=2", "--repo", "https://example.org/openvswitch/2.6.1")
+    hosts = ("--host", "moongen.example", "--host", "dut.example")
+    xml = printed_job(tmp_path, *hosts, "--distro", "RHEL-7.3", *repos, "--tag", 'it\'s <a> tag & "more"', "--reserve", "100")
+    assert schema_errors(xml) == ""
+    assert "J:1" in bkr("job-submit", "-", stdin=xml)
+    assert hub.jobs[1].whiteboard.endswith('bed=. it\'s <a> tag & "more"')
 
 
 def test_the_schema_rejects_invalid_jobs(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,15 @@ from fabricated_runs import HOSTILE, fabricated_latency, fabricated_run, fabrica
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import Curve, MeasurementStatus, RunState, Series
+from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, RunRecord, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
 from ringroad_lab.report.csv import COLUMNS, CsvReporter
 from ringroad_lab.report.figures import headline_grids, in_bits, overview, warnings
 from ringroad_lab.report.markdown import MarkdownReporter
 from ringroad_lab.report.quantity import duration, moment, percent_change, quantity, scale_for
+from ringroad_lab.report.rates import Rates
 from ringroad_lab.report.view import ReportView, make_view
+from ringroad_lab.trial import Load
 
 
 @pytest.mark.parametrize(
@@ -242,3 +245,72 @@ def test_markdown_shows_the_comparison() -> None:
     assert "## Comparison" in text
     assert "| regression |" in text
     assert "The largest regression is throughput of ovs in P2P at " in text
+
+
+def thesis_run(rates_mbps: dict[str, float], **settings: Any) -> RunRecord:  # noqa: ANN401
+    """Return a run whose rates at layer 1, of both directions together, are those of table E.1 of the thesis."""
+    measurements = []
+    for number, (size, rate) in enumerate(rates_mbps.items()):
+        frame = parse_frame_mix(size)
+        measurements.append(fabricated_throughput(number, "ovs-dpdk", frame, rate * 1e6 / 2 / (8 * (int(size) + 20))))
+    empty = fabricated_run(capacities_fps={"ovs-dpdk": 1.0}, latency=False, **settings)
+    return empty.model_copy(update={"measurements": tuple(measurements)})
+
+
+THESIS_MBPS = {"64": 13999.59, "576": 19965.90, "1280": 19999.44, "1500": 19927.58}
+
+
+def test_rates_at_layer_1_of_both_directions_are_those_of_the_thesis() -> None:
+    record = thesis_run(THESIS_MBPS, link_bps=1e10)
+    # 20.83 Mpps in the thesis, of both directions.
+    assert record.measurements[0].outcome.metrics["throughput_fps"].value == pytest.approx(20.83e6 / 2, rel=1e-3)
+    text = MarkdownReporter().render(Rates.SUM_L1.of(record))
+    assert "Throughput, P2P: Throughput sum L1, Mbit/s" in text
+    for size, rate in THESIS_MBPS.items():
+        shown = f"{rate:,.2f}".replace(",", " ")
+        assert f"| {size} | {shown} | 20 000.00 |" in text
+    # So are the frames of both directions: 20.83, 4.19, 1.92 and 1.64 Mpps there.
+    assert "Throughput, P2P: Throughput sum, Mframes/s" in text
+    assert "| 64 | 20.83 | 29.76 |" in text
+    assert "| 1500 | 1.64 | 1.64 |" in text
+    assert "Both directions together, at layer 1: 20 bytes of preamble and gap count with each frame." in text
+    assert "At 64 bytes, ovs-dpdk has 14.00 Gbit/s." in text
+    assert Rates.DIRECTION.of(record) == record
+
+
+def test_rates_at_layer_1_are_compared_as_the_rates_of_the_record() -> None:
+    before, after = thesis_run(THESIS_MBPS), thesis_run({**THESIS_MBPS, "64": 13770.09})
+    plain = compare_runs(before, after)
+    at_l1 = compare_runs(Rates.SUM_L1.of(before), Rates.SUM_L1.of(after))
+    headlines = [[row for row in found.rows if row.is_headline] for found in (plain, at_l1)]
+    for row, other in zip(*headlines, strict=True):
+        assert other.key.metric == "throughput_sum_l1_bps"
+        assert other.comparison.ratio == pytest.approx(row.comparison.ratio)
+        assert other.noise_floor == row.noise_floor
+        assert (other.noise_floor is not None) == (other.key.frame == "64")
+    assert plain.verdict == at_l1.verdict
+    (row,) = (row for row in at_l1.rows if row.is_headline and row.key.frame == "64")
+    # 98.0 % in the thesis.
+    assert row.comparison.ratio == pytest.approx(0.98, abs=0.005)
+    assert row.comparison.baseline == pytest.approx([13999.59e6])
+
+
+def test_a_rate_of_one_direction_is_no_sum() -> None:
+    record = thesis_run({"64": 10_000.0}, link_bps=1e10)
+    (m,) = record.measurements
+    load = Load(frame=m.frame, rate_fps=1e6, bidirectional=False)
+    requests = [trial.request.model_copy(update={"load": load}) for trial in m.trials]
+    one_way = [trial.model_copy(update={"request": request}) for trial, request in zip(m.trials, requests, strict=True)]
+    record = Rates.SUM_L1.of(record.model_copy(update={"measurements": (m.model_copy(update={"trials": tuple(one_way)}),)}))
+    text = MarkdownReporter().render(record)
+    assert "Throughput L1, Mbit/s" in text
+    assert "| 64 | 5 000.00 | 10 000.00 |" in text
+    assert "Per direction, at layer 1" in text
+
+
+def test_the_sum_of_two_directions_does_not_exceed_a_line_rate() -> None:
+    record = thesis_run({"64": 14_000.0}, link_bps=1e10)
+    (m,) = record.measurements
+    metrics = {**m.outcome.metrics, "throughput_sum_fps": Metric(value=20.83e6, unit="frames/s", better=Better.HIGHER)}
+    m = m.model_copy(update={"outcome": m.outcome.model_copy(update={"metrics": metrics})})
+    assert warnings(record.model_copy(update={"measurements": (m,)})) == []

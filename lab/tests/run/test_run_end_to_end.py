@@ -132,6 +132,9 @@ def test_a_run_is_measured_stored_and_reported(lab: Lab) -> None:
     assert {ceiling.frame.name for ceiling in record.ceilings} == {"64", "1518"}
     assert record.duts[0].versions
     assert record.facts["kernel"]
+    # While it measures, also in the bridge's own namespace.
+    for end in ("1", "2", "generator 1", "generator 2"):
+        assert "rx-checksumming off" in record.duts[0].ports[f"{end} offloads"]
     assert record.generator_version
     assert record.run_id[:8] in lab.report.read_text()
     # A comparison of the run with itself.
@@ -156,6 +159,17 @@ def test_a_run_continues_until_it_is_decided_or_has_the_maximum_of_pairs(lab: La
     assert record.scenario["looks"] == 3
     assert row["comparison"]["confidence"] == pytest.approx(look_confidence(3))
     assert [(m.repetition, m.dut) for m in record.measurements] == [(0, "one"), (0, "two"), (1, "two"), (1, "one"), (2, "one"), (2, "two")]
+
+
+def test_a_load_of_tcp_is_measured_between_stations(lab: Lab) -> None:
+    quick = ("duts=[linux-bridge]", "repetitions=1", "method.tcp-load.duration_s=1", "method.tcp-load.omit_s=0")
+    status, output = lab.run("run", "TCP_LOAD", *(argument for setting in quick for argument in ("--set", setting)), "--json")
+    assert status == 0, output
+    record = lab.record()
+    (measurement,) = record.measurements
+    assert measurement.outcome.metrics[measurement.outcome.headline].value > 0
+    assert measurement.dut_counters["1.rx_frames"] > 0
+    assert any("congestion control" in text for text in record.deviations)
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,12 @@ def test_frames_pass_through_guests(driver: str, cable: str, topology: str, gues
         assert passed > received
     guests = [part for part in results["processes"] if part.startswith("guest")]
     assert len(guests) == (1 if topology == "PVP" else 2)
+    machines = results["record"]["guests"]
+    assert list(machines) == (["guest1"] if guest.startswith("qemu") else [])
+    if guest == "qemu-testpmd":
+        assert machines["guest1"].startswith("768 MiB, 1 processor, kernel parameters: console=ttyS0")
+        assert "hugepages=96" in machines["guest1"]
+        assert results["record"]["versions"]["DPDK (guest)"]
 
 
 def test_a_cable_that_the_device_does_not_support_is_rejected() -> None:

@@ -14,6 +14,7 @@ from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
 from ringroad_lab.errors import PluginError, ReportError, ScenarioError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report.interface import REPORTERS, Reporter
+from ringroad_lab.report.rates import Rates
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.whole_file import write_whole
 
@@ -36,6 +37,10 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
     ] = None,
+    rates: Annotated[
+        Rates,
+        typer.Option(help="Rates in frames/s of one direction, or in Mbit/s of both together at layer 1, with preamble and gap."),
+    ] = Rates.DIRECTION,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,8 +53,10 @@ def report(
     reporter = REPORTERS[form]()
     if baseline is not None and not reporter.compares:
         raise ReportError(f"{form} shows a single run: leave out --baseline, or see `ringroad-lab compare`")
-    record = load_run(store, run)
-    comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
+    if rates is not Rates.DIRECTION and not reporter.compares:
+        raise ReportError(f"{form} has the figures as they are in the record: leave out --rates")
+    record = rates.of(load_run(store, run))
+    comparison = compare_runs(rates.of(load_run(store, baseline)), record) if baseline is not None else None
     if output is None:
         output = Path(report_name(record, reporter.suffix)) if reporter.is_for_files else STANDARD_OUTPUT
     write_report(reporter.render(record, comparison), output)

@@ -23,6 +23,7 @@ from ringroad_lab.dut import open_vswitch_counters as counters
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
 from ringroad_lab.dut.open_flow import LOADING_S, OpenFlowSettings, flow_set_flows, flows_file_version, loading_timeout_s, rule_flows
 from ringroad_lab.errors import DutError, HostError
+from ringroad_lab.facts.numa_nodes import NumaNodes
 from ringroad_lab.host.interface import Completed, Process
 from ringroad_lab.trial import FlowSet, Vni
 
@@ -460,8 +461,10 @@ class OvsDpdk(OpenVSwitch):
         # DPDK must probe only the cards of the ports: no card has this address.
         pci = "--allow=0000:00:00.0" if self.placement.has_dpdk_cards else "--no-pci"
         if self.placement.huge_pages:
-            # No page more: the other reserved pages are for the guests.
-            memory = {"dpdk-socket-mem": str(MEMORY_MIB), "dpdk-socket-limit": str(MEMORY_MIB)}
+            # No page more: the other reserved pages are for the guests. All on the NUMA node of the main thread.
+            node = min(NumaNodes.of(self.host).of_processors({min(self.placement.cpus)}), default=0)
+            mib = ",".join(["0"] * node + [str(MEMORY_MIB)])
+            memory = {"dpdk-socket-mem": mib, "dpdk-socket-limit": mib}
             extra = f"{pci} --in-memory --single-file-segments {prefix}"
         else:
             memory = {}
@@ -499,7 +502,6 @@ class OvsDpdk(OpenVSwitch):
         return f"xdp-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": devargs, "options:n_rxq": str(queues)}
 
 
-# Reasons for combinations that a user may expect to work.
 def _under(port: DutPort) -> str:
     """Return the name of the bridge of a port that carries tunneled frames."""
     return f"bu-{port.cable.name}"

@@ -49,6 +49,7 @@ def machine_facts(host: Host, cpus: Mapping[str, frozenset[int]] | None = None) 
         "isolation": _isolation(files) | network_cards.interrupt_facts(files),
         "mitigations": processor.mitigation_facts(files) or {"all": UNKNOWN},
         "network cards": network_cards.card_facts(files, host),
+        "offloads of network cards": network_cards.offload_facts(files, host),
         "network": network_cards.network_facts(files),
     }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ringroad_lab.facts.offloads import offloads
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.sysfs import UNKNOWN, fact
 
 NET = "/sys/class/net"
+_DEVICE = re.compile(rf"{NET}/([^/]+)/device/uevent")
 _STACK = (
     "/proc/sys/net/bridge/bridge-nf-call-iptables",
     "/proc/sys/net/core/bpf_jit_enable",
@@ -31,7 +33,7 @@ def card_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
     """Return facts of each interface that has a device; interfaces without a device are not cards."""
     facts = {}
     for path, uevent in sorted(files.items()):
-        if not (found := re.fullmatch(rf"{NET}/([^/]+)/device/uevent", path)):
+        if not (found := _DEVICE.fullmatch(path)):
             continue
         interface = found[1]
         values = dict(line.partition("=")[::2] for line in uevent.splitlines())
@@ -49,6 +51,12 @@ def card_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
         }
         facts[interface] = ", ".join(f"{name} {value}" for name, value in parts.items())
     return facts
+
+
+def offload_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
+    """Return the offloads of each interface that has a device, as they are before the run."""
+    interfaces = sorted(found[1] for path in files if (found := _DEVICE.fullmatch(path)))
+    return {interface: offloads(host, interface) or UNKNOWN for interface in interfaces}
 
 
 def network_facts(files: Mapping[str, str]) -> dict[str, str]:

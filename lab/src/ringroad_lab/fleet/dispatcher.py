@@ -261,12 +261,5 @@ class Dispatcher:
 
 
 def _arguments(request: Request) -> tuple[str, ...]:
-    order = request.order
-    labels = {**order.labels, "build": request.build, "request": str(request.id)}
-    return (
-        "run",
-        request.scenario,
-        *(f"--layer={layer}" for layer in order.layers),
-        *(f"--set={setting}" for setting in order.settings),
-        *(f"--label={name}={value}" for name, value in labels.items()),
-    )
+    labels = {**request.order.labels, "build": request.build, "request": str(request.id)}
+    return request.order.model_copy(update={"labels": labels}).run_arguments(request.scenario)

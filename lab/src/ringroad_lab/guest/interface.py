@@ -72,6 +72,10 @@ class Peer(ABC):
     def versions(self) -> dict[str, str]:
         """Return the version of each program."""
 
+    def machine(self) -> str:
+        """Return memory, processors and boot parameters of a virtual machine, for display; empty: it is none."""
+        return ""
+
     def files(self) -> Sequence[str]:
         """Return further files that identify the machine, such as the image of its kernel."""
         return ()

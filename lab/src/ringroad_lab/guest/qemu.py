@@ -11,6 +11,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.errors import MissingProgramError
 from ringroad_lab.guest.initramfs import READY
 from ringroad_lab.guest.interface import Guest
+from ringroad_lab.guest.testpmd import dpdk_version
 from ringroad_lab.guest.virtual_machine import VIRTIO_MODULES, VirtualMachine
 
 BRIDGE_MODULES = ("llc", "stp", "bridge")
@@ -64,6 +65,10 @@ class QemuTestpmdGuest(QemuGuest):
         super().prepare()
         self.host.require("dpdk-testpmd", "dpdk-dev")
         self._files()
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of QEMU, of the guest's kernel, and of the machine's DPDK, which runs in the guest."""
+        return super().versions() | dpdk_version(self.host, self.host.require("dpdk-testpmd", "dpdk-dev"))
 
     def _modules(self) -> Sequence[str]:
         # No virtio modules: the cards must stay without a network driver of the kernel, so that DPDK can drive them.

@@ -10,6 +10,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.interface import Guest
+from ringroad_lab.host.interface import Host
 
 MEMORY_MIB = 256
 RING_DESCRIPTORS = 1024
@@ -84,9 +85,7 @@ class TestpmdGuest(Guest):
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        completed = self.host.run([self._program, "-v"], env=self._env, check=False)
-        match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
-        return {"DPDK (guest)": match[1]} if match else {}
+        return dpdk_version(self.host, self._program)
 
     def stop(self) -> None:
         """Stop testpmd."""
@@ -99,6 +98,13 @@ class TestpmdMacswapGuest(TestpmdGuest):
     """Forwards each frame to the other card with its addresses swapped (`macswap`)."""
 
     forward_mode: ClassVar[Literal["io", "macswap"]] = "macswap"
+
+
+def dpdk_version(host: Host, program: str) -> dict[str, str]:
+    """Return the version of DPDK that a guest's testpmd has; empty if it is unknown."""
+    completed = host.run([program, "-v"], env={"RUNTIME_DIRECTORY": str(host.folder)}, check=False)
+    match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
+    return {"DPDK (guest)": match[1]} if match else {}
 
 
 def _virtual_device(number: int, cable: Cable) -> str:

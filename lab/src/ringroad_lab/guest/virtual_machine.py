@@ -20,6 +20,7 @@ from ringroad_lab.ringroad_program import require_ringroad
 
 QEMU = "qemu-system-x86_64"
 BOOT_LIMIT_S = 120.0
+PROCESSORS = 1
 VIRTIO_MODULES = (
     *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
     *("failover", "net_failover", "virtio_net"),
@@ -135,12 +136,20 @@ class VirtualMachine(Peer):
             *self._serial_ports(),
             *("-M", "q35,memory-backend=mem", "-object", f"memory-backend-memfd,id=mem,size={memory},share=on", "-m", memory),
             *(("-accel", "tcg", "-cpu", "max") if is_emulated else ("-accel", "kvm", "-cpu", "host")),
-            *("-smp", "1"),
+            *("-smp", str(PROCESSORS)),
             *cards,
             *("-kernel", image, "-initrd", str(archive)),
-            # The kernel's check of its timer would panic where QEMU gets no processor for some time.
-            *("-append", f"console=ttyS0 quiet panic=-1 no_timer_check {self.kernel_arguments}".strip()),
+            *("-append", self._kernel_parameters),
         ]
+
+    @property
+    def _kernel_parameters(self) -> str:
+        # The kernel's check of its timer would panic where QEMU gets no processor for some time.
+        return f"console=ttyS0 quiet panic=-1 no_timer_check {self.kernel_arguments}".strip()
+
+    def machine(self) -> str:
+        """Return memory, processors and boot parameters."""
+        return f"{self.memory_mib} MiB, {PROCESSORS} processor, kernel parameters: {self._kernel_parameters}"
 
     def versions(self) -> dict[str, str]:
         """Return the version of QEMU with its accelerator, and the version of the guest's kernel."""

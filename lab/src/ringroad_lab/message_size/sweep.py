@@ -1,4 +1,7 @@
-"""A sweep over message sizes through a device, with NetPIPE and with sockperf over UDP and TCP, and its cost."""
+"""Two stations joined by a device: a sweep over message sizes with NetPIPE and with sockperf over UDP and TCP, or a load of TCP.
+
+Each measures the cost of the device and of the stations, too.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, ProcessCosts
 from ringroad_lab.dut.interface import DUTS, Dut, DutPort, Placement
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.guest.interface import guest_cable
+from ringroad_lab.message_size import iperf3
 from ringroad_lab.message_size.guest_station import GuestStation
 from ringroad_lab.message_size.namespace_station import NamespaceStation
 from ringroad_lab.message_size.netpipe import measure_by_netpipe
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
 from ringroad_lab.message_size.station import Station
-from ringroad_lab.method.message_size import MessageSizeSettings, StationKind, Tool
+from ringroad_lab.method.message_size import MessageSizeSettings, StationKind, StationSettings, Tool
+from ringroad_lab.method.tcp_load import TcpLoadSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.topology import Topology, wire
 
@@ -41,17 +46,18 @@ def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
     return tuple(sorted(size for size in sizes if size >= MIN_BYTES))
 
 
-def require_programs(settings: MessageSizeSettings, placement: Placement) -> list[str]:
+def require_programs(settings: StationSettings, placement: Placement) -> list[str]:
     """Check for the programs that stations need and that create stations; return the paths of the former.
 
     Raises:
         MissingProgramError: names the Debian package.
     """
     STATIONS[settings.stations]("station", placement).prepare()
-    return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *(PROGRAMS[tool] for tool in settings.tools)))]
+    programs = [PROGRAMS[tool] for tool in settings.tools] if isinstance(settings, MessageSizeSettings) else [iperf3.PROGRAM]
+    return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *programs))]
 
 
-def station_cable(driver: str, settings: MessageSizeSettings) -> CableKind:
+def station_cable(driver: str, settings: StationSettings) -> CableKind:
     """Return the kind of cable between a device and stations.
 
     Raises:
@@ -69,7 +75,7 @@ def station_cable(driver: str, settings: MessageSizeSettings) -> CableKind:
 def joined_stations(
     dut: Dut,
     kind: CableKind,
-    settings: MessageSizeSettings,
+    settings: StationSettings,
     placements: tuple[Placement, Placement],
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Iterator[tuple[Station, Station]]:
@@ -78,7 +84,7 @@ def joined_stations(
     Args:
         dut: A device that is not started yet.
         kind: Kind of the cables.
-        settings: Settings of the sweep.
+        settings: Settings of the method.
         placements: Placements of the stations, on the device's host.
         on_step: Called with each step, for the user.
 
@@ -205,3 +211,37 @@ def _curves(tool: Tool, points: Sequence[Point]) -> list[Curve]:
         )
         for what, y_name, y_unit, of in shown
     ]
+
+
+def measure_tcp_load(
+    dut: Dut, stations: tuple[Station, Station], settings: TcpLoadSettings, on_step: Callable[[str], None] = lambda step: None
+) -> Outcome:
+    """Load the device with TCP between two stations.
+
+    Raises:
+        LabError: the measurement failed.
+    """
+    on_step("loading by iperf3")
+    of_dut = ProcessCosts(dut.placement.host, dut.processes())
+    of_stations = ProcessCosts(dut.placement.host, [process for station in stations for process in station.processes()])
+    work = partial(iperf3.measure_by_iperf3, *stations, settings)
+    try:
+        (load, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, work))
+    finally:
+        # The error of a device or station that has ended explains more than the error of a tool without a peer.
+        _check(dut, stations)
+    rates = {"throughput": sum(load.throughput_bps.values()), **(load.throughput_bps if len(load.throughput_bps) > 1 else {})}
+    metrics = {
+        **{f"tcp_load_{name}_bps": Metric(value=rate, unit="bit/s", better=Better.HIGHER) for name, rate in rates.items()},
+        "tcp_load_retransmissions": Metric(value=load.retransmissions, unit="segments", better=Better.LOWER),
+        **_costs("tcp_load", "dut", dut_cost),
+        **_costs("tcp_load", "stations", stations_cost),
+    }
+    if dut_cost.kernel_s is not None:
+        metrics["tcp_load_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
+    return Outcome(
+        status=MeasurementStatus.OK,
+        headline="tcp_load_throughput_bps",
+        compared=tuple(name for name in metrics if name.endswith(("_processors", "_memory_bytes"))),
+        metrics=metrics,
+    )

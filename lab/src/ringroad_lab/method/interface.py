@@ -121,5 +121,6 @@ METHODS: Kinds[Method] = Kinds(
         "flow-counts": "method.flow_counts:FlowCountsMethod",
         "tuple-space-explosion": "method.tuple_space_explosion:TupleSpaceExplosionMethod",
         "message-size": "method.message_size:MessageSizeMethod",
+        "tcp-load": "method.tcp_load:TcpLoadMethod",
     },
 )

@@ -14,10 +14,11 @@ from ringroad_lab.record import Outcome
 
 Tool = Literal["netpipe", "sockperf-udp", "sockperf-tcp"]
 StationKind = Literal["namespaces", "guests"]
+_OFFLOADS = "offloads (checksums, segmentation, GRO) are off there"
 # Reported with each result.
 CONDITIONS: dict[StationKind, str] = {
-    "namespaces": "Message sizes: the stations are network namespaces at the ends of veth pairs",
-    "guests": "Message sizes: the stations are QEMU guests with a virtio-net card and a processor each",
+    "namespaces": f"the stations are network namespaces at the ends of veth pairs; {_OFFLOADS}",
+    "guests": f"the stations are QEMU guests with a virtio-net card and a processor each; {_OFFLOADS}",
 }
 # Stations send messages, not frames of a given size: records have this instead of a frame size.
 MESSAGES = FrameMix(name="messages", parts=((64, 1),))
@@ -25,18 +26,42 @@ MESSAGES = FrameMix(name="messages", parts=((64, 1),))
 _NETPIPE_POINT_S = 0.75
 _NETPIPE_SIZES_EACH = 2
 # Boot time of guests, s.
-_BOOT_S = 10.0
+BOOT_S = 10.0
 # Time that sockperf needs for each size in addition to the measurement, s.
 _SOCKPERF_OVERHEAD_S = 2.5
 _SOCKPERF_MAX_POWERS = 16
 
 
-class MessageSizeSettings(MethodSettings):
+class StationSettings(MethodSettings):
+    """Settings of each method that measures between stations."""
+
+    stations: StationKind = "namespaces"
+    """Kind of the stations: network namespaces or virtual machines."""
+
+
+class StationMethod(Method):
+    """Measures between two stations. The caller connects the stations; the generator is not used."""
+
+    settings_type: ClassVar[type[StationSettings]]
+    is_between_stations: ClassVar[bool] = True
+    settings: StationSettings
+
+    def measure(self, context: MethodContext) -> Outcome:
+        """Measure between the stations.
+
+        Raises:
+            ScenarioError: there are no stations.
+            LabError: the measurement failed.
+        """
+        if context.between_stations is None:
+            raise ScenarioError(f"{self.title}: it measures between stations, but there are no stations")
+        return context.between_stations()
+
+
+class MessageSizeSettings(StationSettings):
     """Settings of a sweep."""
 
     tools: tuple[Tool, ...] = Field(default=("netpipe", "sockperf-udp", "sockperf-tcp"), min_length=1)
-    stations: StationKind = "namespaces"
-    """Kind of the stations: network namespaces or virtual machines."""
     max_bytes: Annotated[int, Field(ge=16, le=8 * 1024 * 1024)] = 131072
     """NetPIPE's largest block. sockperf ends at 65507 bytes, the largest UDP message."""
     perturbation_bytes: Annotated[int, Field(ge=0, le=64)] = 3
@@ -47,12 +72,11 @@ class MessageSizeSettings(MethodSettings):
     """Timeout of NetPIPE."""
 
 
-class MessageSizeMethod(Method):
-    """Sweeps message sizes. The caller connects the stations; the generator is not used."""
+class MessageSizeMethod(StationMethod):
+    """Sweeps message sizes."""
 
     title: ClassVar[str] = "Throughput and latency by message size (NetPIPE, sockperf)"
-    settings_type: ClassVar[type[MethodSettings]] = MessageSizeSettings
-    is_between_stations: ClassVar[bool] = True
+    settings_type: ClassVar[type[StationSettings]] = MessageSizeSettings
     settings: MessageSizeSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
@@ -62,23 +86,12 @@ class MessageSizeMethod(Method):
         netpipe_s = powers * _NETPIPE_SIZES_EACH * (3 if settings.perturbation_bytes else 1) * _NETPIPE_POINT_S
         sockperf_sizes = 2 * min(powers, _SOCKPERF_MAX_POWERS) - 6
         sockperf_s = sockperf_sizes * (settings.seconds_each + _SOCKPERF_OVERHEAD_S)
-        boot_s = _BOOT_S if settings.stations == "guests" else 0.0
+        boot_s = BOOT_S if settings.stations == "guests" else 0.0
         return boot_s + sum((netpipe_s if tool == "netpipe" else sockperf_s) + trial_overhead_s for tool in settings.tools)
 
     def deviations(self) -> tuple[str, ...]:
         """Return the conditions of the measurement."""
         return (
-            f"{CONDITIONS[self.settings.stations]}; offloads (checksums, segmentation, GRO) are off on the stations.",
+            f"Message sizes: {CONDITIONS[self.settings.stations]}.",
             "Message sizes: one message is in flight at a time, so the latency limits the throughput (NetPIPE's definition).",
         )
-
-    def measure(self, context: MethodContext) -> Outcome:
-        """Measure between the stations.
-
-        Raises:
-            ScenarioError: there are no stations.
-            LabError: the measurement failed.
-        """
-        if context.between_stations is None:
-            raise ScenarioError("message sizes are measured between stations, but there are no stations")
-        return context.between_stations()

@@ -16,7 +16,6 @@ from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Curve, RunRecord
 from ringroad_lab.report.drawing import draw
 from ringroad_lab.report.figures import (
-    FRAME_RATE,
     MARKS,
     MARKS_LEGEND,
     Cell,
@@ -62,7 +61,7 @@ def style_index(record: RunRecord) -> dict[str, int]:
 
 def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) -> Chart:
     """Draw a headline metric by frame size: bars of the medians, with the range from the lowest to the highest repetition."""
-    lines = {mix.name: _line_rate(grid, mix.name, link_bps) for mix in grid.frames}
+    lines = {mix.name: grid.line_rate(mix, link_bps) for mix in grid.frames}
     greatest = max((value for cell in grid.cells.values() for value in cell.values), default=0.0)
     greatest_line = max((rate for rate in lines.values() if rate is not None), default=0.0)
     # Bars would look equally small beside links far faster than every device.
@@ -341,15 +340,6 @@ def _value_text(value: float | None, line_rate: float | None, unit: str) -> str:
     if value is None:
         return "no value"
     return quantity(value, unit) + (f", {100 * value / line_rate:.3g} % of the line rate" if line_rate else "")
-
-
-def _line_rate(grid: Grid, frame: str, link_bps: float | None) -> float | None:
-    mix = next(mix for mix in grid.frames if mix.name == frame)
-    if link_bps is None:
-        return None
-    if grid.unit == FRAME_RATE:
-        return mix.line_rate_fps(link_bps)
-    return mix.line_rate_fps(link_bps) * 8 * mix.mean_bytes if grid.unit == "bit/s" else None
 
 
 def _name(text: str) -> str:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.disturbances import tally_disturbances
-from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.frame_size import LINE_OVERHEAD_BYTES, FrameMix
 from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import GIVEN_UP, Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.report.ranking import rank
+from ringroad_lab.report.rates import FRAME_RATE, L1_ENDING, SUM_ENDING, SUM_L1_ENDING
 from ringroad_lab.statistics.verdict import Verdict
 
-FRAME_RATE = "frames/s"
 # Tolerance for clock errors before a rate counts as beyond the line rate.
 _LINE_RATE_TOLERANCE = 1.001
 _SEVERITY = list(MeasurementStatus)
 _REASONS_SHOWN = 2
 _OF_THROUGHPUT = re.compile(r"_([0-9.]+)pct_")
 # Words that are not written as in an identifier; RFC 2285 and RFC 2889 have the abbreviations.
-_SPELLINGS = {"frmol": "FRMOL", "mfr": "MFR", "mlrsearch": "MLRsearch", "netpipe": "NetPIPE", "udp": "UDP", "tcp": "TCP"}
+_SPELLINGS = {"frmol": "FRMOL", "l1": "L1", "mfr": "MFR", "mlrsearch": "MLRsearch", "netpipe": "NetPIPE", "udp": "UDP", "tcp": "TCP"}
 MARKS = {MeasurementStatus.DISTURBED: "~", MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}
 """Marks of figures by status."""
 MARKS_LEGEND = "\u2265 marks a lower bound, ~ a value from disturbed trials, ? an inconclusive value"
@@ -81,6 +81,35 @@ class Grid:
     def row(self, frame: FrameMix) -> list[Cell | None]:
         """Return the cells of a frame size, in the order of the devices."""
         return [self.cells.get((dut, frame.name)) for dut in self.duts]
+
+    @property
+    def is_at_layer_1(self) -> bool:
+        """Whether the figures are rates at layer 1."""
+        return self.metric.endswith(L1_ENDING)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the figures are rates of two directions together."""
+        return self.metric.endswith((SUM_ENDING, SUM_L1_ENDING))
+
+    @property
+    def rates_note(self) -> str:
+        """What a rate counts, a sentence; empty for other figures."""
+        if not self.is_at_layer_1 and self.unit != FRAME_RATE:
+            return ""
+        layer = f", at layer 1: {LINE_OVERHEAD_BYTES} bytes of preamble and gap count with each frame" if self.is_at_layer_1 else ""
+        return f"{'Both directions together' if self.is_sum else 'Per direction'}{layer}."
+
+    def line_rate(self, frame: FrameMix, link_bps: float | None) -> float | None:
+        """Return the line rate of links of `link_bps`, in the unit of the figures; None if there is none."""
+        if link_bps is None:
+            return None
+        links_bps = link_bps * (2 if self.is_sum else 1)
+        if self.is_at_layer_1:
+            return links_bps
+        # In other bits, preamble and gap do not count.
+        bits = {FRAME_RATE: 1, "bit/s": 8 * frame.mean_bytes}.get(self.unit)
+        return None if bits is None else bits * frame.line_rate_fps(links_bps)
 
 
 @dataclass(frozen=True)
@@ -178,10 +207,21 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
 
 def in_bits(grid: Grid) -> Grid:
     """Convert a grid from frames per second to bits per second, including the FCS, without preamble and gap."""
+    return _times(grid, {mix.name: 8 * mix.mean_bytes for mix in grid.frames}, grid.metric, "bit/s")
+
+
+def in_frames(grid: Grid) -> Grid:
+    """Convert a grid from rates at layer 1 to frames per second."""
+    factors = {mix.name: 1 / (8 * (mix.mean_bytes + LINE_OVERHEAD_BYTES)) for mix in grid.frames}
+    return _times(grid, factors, grid.metric.removesuffix(L1_ENDING) + "_fps", FRAME_RATE)
+
+
+def _times(grid: Grid, factors: Mapping[str, float], metric: str, unit: str) -> Grid:
+    """Multiply the figures by a factor for each frame size."""
     cells = {
-        key: replace(cell, values=tuple(value * 8 * cell.frame.mean_bytes for value in cell.values)) for key, cell in grid.cells.items()
+        key: replace(cell, values=tuple(value * factors[cell.frame.name] for value in cell.values)) for key, cell in grid.cells.items()
     }
-    return replace(grid, unit="bit/s", cells=cells)
+    return replace(grid, metric=metric, unit=unit, cells=cells)
 
 
 def has_figure(measurement: Measurement) -> bool:
@@ -248,8 +288,9 @@ def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
     found: dict[tuple[str, str, str], dict[FrameMix, float]] = {}
     for m in record.measurements:
         line_fps = m.frame.line_rate_fps(link_bps)
-        for metric in m.outcome.metrics.values() if has_figure(m) else ():
-            if metric.unit == FRAME_RATE and metric.value > line_fps * _LINE_RATE_TOLERANCE:
+        for name, metric in m.outcome.metrics.items() if has_figure(m) else ():
+            # A sum of two directions can be twice the line rate; each direction has a metric of its own.
+            if metric.unit == FRAME_RATE and not name.endswith(SUM_ENDING) and metric.value > line_fps * _LINE_RATE_TOLERANCE:
                 rates = found.setdefault((m.topology, m.method, m.dut), {})
                 rates[m.frame] = max(metric.value, rates.get(m.frame, 0.0))
     for (topology, method, dut), rates in found.items():
@@ -284,7 +325,7 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         f"{methods[:1].upper()}{methods[1:]} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
         f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}.",
     ]
-    first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
+    first = next((grid for grid in grids if grid.rates_note), grids[0])
     mix = next((mix for mix in first.frames if any(cell and cell.values for cell in first.row(mix))), None)
     if mix is not None:
         ranking = rank(record, first.topology, first.method, mix, first.metric, metric_words(first.metric))

@@ -138,7 +138,8 @@ def _grid_blocks(part: GridSection) -> list[str]:
         rows.append([mix.name, *(_cell(cell, part.scale) for cell in grid.row(mix)), *line])
     title = f"### {_plain(grid.title)}: {_plain(metric_title(grid.metric))}, {_plain(part.scale.unit)}"
     legend = [_plain(f"{MARKS_LEGEND}.")] if any(cell.status in MARKS for cell in grid.cells.values()) else []
-    return [title, _table(head, rows, numbers_from=1), *legend, *([_list(part.losses)] if part.losses else [])]
+    note = [_plain(grid.rates_note)] if grid.rates_note else []
+    return [title, _table(head, rows, numbers_from=1), *note, *legend, *([_list(part.losses)] if part.losses else [])]
 
 
 def _cell(cell: Cell | None, scale: Scale) -> str:

@@ -24,13 +24,13 @@ from ringroad_lab.report.charts import (
     style_index,
 )
 from ringroad_lab.report.figures import (
-    FRAME_RATE,
     Grid,
     StatusGroup,
     dut_labels,
     frame_order,
     headline_grids,
     in_bits,
+    in_frames,
     overview,
     status_counts,
     status_groups,
@@ -38,9 +38,12 @@ from ringroad_lab.report.figures import (
 )
 from ringroad_lab.report.loss_rows import LossRow, loss_rows, loss_sentences
 from ringroad_lab.report.quantity import Scale, scale_for
+from ringroad_lab.report.rates import FRAME_RATE
 from ringroad_lab.report.topology_picture import topology_picture
 
 _BARS_OF_HALF_A_PAGE = 20
+# Reports with such rates have this unit, whatever the rates are.
+_L1_SCALE = Scale(1e6, "Mbit/s", 2)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class GridSection:
     is_wide: bool
     """Whether there are too many bars for two charts side by side."""
     line_rates: dict[str, float]
-    """Frames/s by name of the frame size; empty if the links have no nominal speed."""
+    """By name of the frame size, in the unit of the figures; empty if the figures are no rates, or the links have no nominal speed."""
     losses: tuple[str, ...]
     """Places where frames were lost, a sentence for each device with loss."""
 
@@ -111,7 +114,14 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
         warnings=tuple(warnings(record)),
         status_counts=status_counts(record),
         status_groups=tuple(status_groups(record)),
-        grids=tuple(_grid_section(grid, styles, record.link_bps, losses) for grid in headline_grids(record)),
+        grids=tuple(
+            section
+            for grid in headline_grids(record)
+            for section in (
+                _grid_section(grid, styles, record.link_bps, losses),
+                *([_grid_section(in_frames(grid), styles, record.link_bps, ())] if grid.is_at_layer_1 else []),
+            )
+        ),
         loss_rows=tuple(losses),
         latency_charts=tuple(latency_charts(record, styles)),
         latency_lines=tuple(lines),
@@ -126,14 +136,14 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
 
 def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None, losses: Sequence[LossRow]) -> GridSection:
     charts = [grid_chart(grid, styles, link_bps)] if grid.metric else []
-    line_rates = {}
-    if grid.unit == FRAME_RATE:
+    if grid.unit == FRAME_RATE and not grid.is_sum:
         charts.append(grid_chart(in_bits(grid), styles, link_bps))
-        line_rates = {mix.name: mix.line_rate_fps(link_bps) for mix in grid.frames} if link_bps else {}
+    found = {mix.name: grid.line_rate(mix, link_bps) for mix in grid.frames}
+    line_rates = {name: rate for name, rate in found.items() if rate is not None}
     values = [value for cell in grid.cells.values() for value in cell.values]
     is_wide = len(grid.duts) * len(grid.frames) > _BARS_OF_HALF_A_PAGE
     own = [row for row in losses if (row.topology, row.method) == (grid.topology, grid.method)]
-    scale = scale_for([*values, *line_rates.values()], grid.unit)
+    scale = _L1_SCALE if grid.is_at_layer_1 else scale_for([*values, *line_rates.values()], grid.unit)
     return GridSection(grid, scale, tuple(charts), is_wide, line_rates, tuple(loss_sentences(own)))
 
 
@@ -170,6 +180,7 @@ def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:
     facts = [("driver", dut.driver), *dut.identity().items()]
     facts += [(f"version of {program}", version) for program, version in dut.versions.items()]
     facts += [(f"port {port}", mode) for port, mode in dut.ports.items()]
+    facts += list(dut.guests.items())
     if dut.work_of_sender:
         facts.append(("work in the generator's thread", dut.work_of_sender))
     facts += [(name.replace("_", " "), str(value)) for name, value in dut.settings.items()]

@@ -64,6 +64,16 @@ class Order(Frozen):
     baseline: Word = ""
     """The run is compared with this baseline; empty for no comparison."""
 
+    def run_arguments(self, scenario: str) -> tuple[str, ...]:
+        """Return the arguments of `ringroad-lab` for the run of a scenario; the comparison is not the run's."""
+        return (
+            "run",
+            scenario,
+            *(f"--layer={layer}" for layer in self.layers),
+            *(f"--set={setting}" for setting in self.settings),
+            *(f"--label={name}={value}" for name, value in self.labels.items()),
+        )
+
 
 class Wanted(Frozen):
     """A measurement that a message or a user requests."""

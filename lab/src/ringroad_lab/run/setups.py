@@ -14,11 +14,12 @@ from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.message_size.station import Station
-from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_cable, sweep_message_sizes
+from ringroad_lab.message_size.sweep import STATIONS, joined_stations, measure_tcp_load, station_cable, sweep_message_sizes
 from ringroad_lab.method.interface import MethodSettings
-from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.method.message_size import MessageSizeSettings, StationSettings
+from ringroad_lab.method.tcp_load import TcpLoadSettings
 from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
-from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
+from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed, Warned
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.scenario.library import LOCAL_HOST
@@ -58,7 +59,7 @@ class RealStations:
     choice: DutChoice
     dut: Dut
     stations: tuple[Station, Station]
-    settings: MessageSizeSettings
+    settings: StationSettings
     on_step: Callable[[str], None]
 
     def record(self) -> DutRecord:
@@ -70,7 +71,10 @@ class RealStations:
         return dut_record(self.choice, self.dut, self.stations, versions, ports)
 
     def measure(self) -> Outcome:
-        """Sweep message sizes between the stations."""
+        """Load with TCP, or sweep message sizes, between the stations."""
+        if isinstance(self.settings, TcpLoadSettings):
+            return measure_tcp_load(self.dut, self.stations, self.settings, self.on_step)
+        assert isinstance(self.settings, MessageSizeSettings)
         return sweep_message_sizes(self.dut, self.stations, self.settings, self.on_step)
 
     def collect(self) -> dict[str, int]:
@@ -114,6 +118,8 @@ class RealSetups:
                 reserve_memory=lambda: self._await_huge_pages(scenario, choice),
             )
             with setup:
+                for text in setup.locality():
+                    self._emit(Warned(text=f"{choice.label}: {text}"))
                 # Process ids of another machine mean nothing here.
                 processes = {} if host else {p.pid: _name(part, p.name) for part, members in setup.processes().items() for p in members}
                 with Sampler(processes) as sampler:
@@ -131,9 +137,9 @@ class RealSetups:
         Raises:
             LabError: the stations could not be built, or the device is on another machine.
         """
-        assert isinstance(settings, MessageSizeSettings)
+        assert isinstance(settings, StationSettings)
         if choice.host != LOCAL_HOST:
-            raise DutError(f"{choice.label} is on {choice.host}: message sizes are measured on this machine only")
+            raise DutError(f"{choice.label} is on {choice.host}: stations are on this machine only")
         dut_type = find_dut(choice.driver)
         kind = station_cable(choice.driver, settings)
         usable = os.sched_getaffinity(0)
@@ -172,7 +178,7 @@ class RealSetups:
         return SshHost(place)
 
 
-def _station_cpus(settings: MessageSizeSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
+def _station_cpus(settings: StationSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
     """Assign processors to stations.
 
     Namespaces get the generator's processors. Guests get all but the device's; each guest gets its own if there are at least two.

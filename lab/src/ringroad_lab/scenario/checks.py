@@ -14,7 +14,7 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.generator.interface import GENERATORS
 from ringroad_lab.guest.interface import GUESTS, guest_cable
 from ringroad_lab.method.interface import METHODS
-from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.method.message_size import StationSettings
 from ringroad_lab.scenario.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
@@ -136,10 +136,11 @@ def _check_stations(scenario: Scenario, method: MethodChoice, problems: list[Pro
     if scenario.topology.guests:
         problems.append(Problem(("topologies",), f"{method.name} measures between two stations: P2P, not {scenario.topology}"))
     try:
-        settings = MessageSizeSettings.model_validate(method.settings)
+        settings = METHODS[method.name].settings_type.model_validate(method.settings)
     except ValidationError:
         # Reported with the settings of all methods.
         return
+    assert isinstance(settings, StationSettings)
     for dut in scenario.duts:
         if dut.driver in DUTS:
             try:

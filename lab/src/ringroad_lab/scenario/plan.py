@@ -11,7 +11,7 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.message_size.sweep import station_cable
 from ringroad_lab.method.interface import METHODS, Method
-from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.method.message_size import StationSettings
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement, schedule
@@ -120,7 +120,7 @@ def plan(scenarios: Sequence[Scenario]) -> Plan:
 
 def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method]) -> CableKind:
     settings = methods[each.method.name].settings
-    if isinstance(settings, MessageSizeSettings):
+    if isinstance(settings, StationSettings):
         return station_cable(turn.dut.driver, settings)
     return turn.scenario.physical_of(turn.dut)
 

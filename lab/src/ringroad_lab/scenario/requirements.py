@@ -18,7 +18,7 @@ from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.message_size.sweep import require_programs
 from ringroad_lab.method.interface import METHODS
-from ringroad_lab.method.message_size import MessageSizeMethod, MessageSizeSettings
+from ringroad_lab.method.message_size import StationMethod
 from ringroad_lab.scenario.model import Scenario
 
 
@@ -109,8 +109,8 @@ def required_programs(scenarios: Sequence[Scenario], host: Host) -> tuple[Requir
                     placement = placed(choice.guest_build, guest_type.build_programs, f"dut.{choice.label}.guest_build")
                     _look(guest_type("guest", placement).prepare, looking)
         for method in scenario.methods:
-            if issubclass(METHODS[method.name], MessageSizeMethod):
-                settings = MessageSizeSettings.model_validate(method.settings)
+            if issubclass(kind := METHODS[method.name], StationMethod):
+                settings = kind.settings_type.model_validate(method.settings)
                 _look(partial(require_programs, settings, placed(None, {}, "")), looking)
     programs = {(found.program, found.host): found for found in looking.found}
     return tuple(sorted(programs.values(), key=lambda found: (found.path is not None, found.program)))

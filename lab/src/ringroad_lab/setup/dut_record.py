@@ -30,6 +30,7 @@ def dut_record(choice: DutChoice, dut: Dut, peers: Sequence[Peer], versions: dic
         build=dut.placement.build.source if dut.placement.build else "",
         guest_build=guest_builds[0].source if guest_builds else "",
         files=files,
+        guests={peer.name: text for peer in peers if (text := peer.machine())},
     )
 
 

@@ -18,6 +18,8 @@ from ringroad_lab.cost import CostMeter, ProcessCosts
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import DutPort, Placement
 from ringroad_lab.errors import DutError, ScenarioError
+from ringroad_lab.facts.numa_nodes import NumaNodes, Part, huge_pages_mib, locality_warnings, node_of_card
+from ringroad_lab.facts.offloads import offloads
 from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.booked import BookedGenerator
@@ -304,9 +306,39 @@ class TestSetup:
             versions["generator"] = self._driver.version()
         ports = {str(port.number): f"{port.cable.kind} {port.cable.dut_end}" for port in self._ports} | self._dut.port_modes()
         ports |= {f"generator {name}": mode for name, mode in self._driver.port_modes().items()}
+        ports |= self._offloads()
         return dut_record(self.choice, self._dut, self._guests, versions, ports).model_copy(
             update={"work_of_sender": work_of_sender(self.cable_kind, self._dut_type)}
         )
+
+    def _offloads(self) -> dict[str, str]:
+        """Return the offloads of the cables' ends that are interfaces, as they are while the setup measures."""
+        ends = {port.number: self._dut.plugged_in(port.cable) for port in self._ports}
+        found = {f"{number} offloads": offloads(self._dut.host, cable.dut_end, cable.dut_netns) for number, cable in ends.items()}
+        if not self._driver.settings.is_elsewhere:
+            named = zip(PORT_NAMES, self._ports, strict=False)
+            found |= {f"generator {name} offloads": offloads(self._host, port.cable.far_end) for name, port in named}
+        return {name: text for name, text in found.items() if text}
+
+    def locality(self) -> list[str]:
+        """Return a sentence for each place where frames cross between the NUMA nodes of a machine."""
+        has_cards = CABLES[self.cable_kind].joins_cards
+        ends = [(port.cable.dut_end.partition(",")[0], port.cable.far_end) for port in self._ports[: len(PORT_NAMES)]] if has_cards else []
+        place = self._dut_host or self._host
+        parts: list[tuple[Host, Part]] = []
+        if not self._driver.settings.is_elsewhere:
+            cards = {end: node_of_card(self._host, end) for _, end in ends}
+            memory = huge_pages_mib(self._host, self._driver.processes())
+            parts.append((self._host, Part("generator", self._cpus.generator, cards, memory)))
+        # A device without processes works on others' processors.
+        if self._dut.processes():
+            cards = {end: node_of_card(place, end) for end, _ in ends}
+            parts.append((place, Part("device", self._cpus.dut, cards, huge_pages_mib(place, self._dut.processes()))))
+        for guest, cpus in zip(self._guests, self._cpus.guests, strict=True):
+            parts.append((place, Part(guest.name, cpus, {}, huge_pages_mib(place, guest.processes()))))
+        pairs = [("device", guest.name) for guest in self._guests] + ([] if has_cards else [("generator", "device")])
+        hosts = dict.fromkeys(host for host, _ in parts)
+        return [text for host in hosts for text in locality_warnings(NumaNodes.of(host), [each for at, each in parts if at is host], pairs)]
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""

@@ -1,7 +1,6 @@
 """Runs jobs in Beaker: a job is one recipe set of a generator and a device.
 
-The key of a job is its Beaker id, `J:12`. The answer to an upload can be lost although the hub accepted the job. So the engine searches for
-the job by its name, which is in the whiteboard, before it submits the job and after a submission failed.
+The key of a job is its Beaker id, `J:12`. The engine searches for a job by its name, which is in the whiteboard, before it submits the job.
 """
 
 from __future__ import annotations
@@ -67,15 +66,7 @@ class BeakerEngine(Engine):
         if (found := self.find(job.name)) is not None:
             return found
         bed, machines = self._place(job)
-        try:
-            return _key(self._hub.call("jobs.upload", job_xml(self._own, job, bed, machines)))
-        except HubRefusedError:
-            raise
-        except EngineError:
-            # The hub may have accepted the job.
-            if (found := self.find(job.name)) is not None:
-                return found
-            raise
+        return self._hub.upload_job(job.name, job_xml(self._own, job, bed, machines))
 
     def _place(self, job: Job) -> tuple[str, dict[str, str]]:
         """Return the bed with the fewest jobs of this fleet, and its machines by role."""
@@ -108,7 +99,7 @@ class BeakerEngine(Engine):
             info = self._info(key)
         except HubRefusedError:
             number = int(key.partition(":")[2])
-            if self._filter({"minid": number, "maxid": number}):
+            if self._hub.jobs({"minid": number, "maxid": number}):
                 raise
             # The job was deleted: the hub will never report more.
             return JobReport(JobState.ENDED, output=f"{self._own.hub} has no job {key} any more")
@@ -150,18 +141,10 @@ class BeakerEngine(Engine):
         Raises:
             EngineError: the hub cannot be queried now.
         """
-        found = self._filter({"whiteboard": f"run={name} ", "owner": self._own.user, "limit": 1})
-        return found[0] if found else None
+        return self._hub.find_job(name)
 
     def _under_way(self, mark: str, limit: int) -> list[str]:
-        return self._filter({"whiteboard": mark, "owner": self._own.user, "is_finished": False, "limit": limit})
-
-    def _filter(self, criteria: dict[str, Any]) -> list[str]:
-        """Return the keys of the matching jobs, newest first."""
-        found = self._hub.call("jobs.filter", criteria)
-        if not isinstance(found, list):
-            raise EngineError(f"{self._own.hub} did not return a list for jobs.filter")
-        return [_key(each) for each in found]
+        return self._hub.jobs({"whiteboard": mark, "owner": self._own.user, "is_finished": False, "limit": limit})
 
     def _last_words(self, key: str) -> str:
         """Return the end of the output of `ringroad-lab`; empty if it is not available, since the results report the rest."""
@@ -180,11 +163,3 @@ class BeakerEngine(Engine):
             for path in all_but_newest(self.settings.folder.glob("beaker-*"), 2 * KEPT_JOBS):
                 path.unlink(missing_ok=True)
             (self.settings.folder / f"beaker-{key.partition(':')[2]}.{what}").write_bytes(content)
-
-
-def _key(value: object) -> str:
-    """Check a job id, which becomes part of a file name."""
-    kind, _, number = str(value).partition(":")
-    if kind != "J" or not number.isdecimal():
-        raise EngineError(f"Beaker returned an invalid job id: {str(value)[:100]!r}")
-    return f"J:{number}"

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 import xmlrpc.client
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import requests
 
 from ringroad_lab import __version__
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.fleet.engine.beaker.job_xml import name_mark
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces, read_answer
@@ -37,8 +39,10 @@ class BeakerHub:
         """Take the settings, and read the password.
 
         Raises:
-            ScenarioError: the password is missing.
+            ScenarioError: the settings name no hub, or the password is missing.
         """
+        if not settings.hub:
+            raise ScenarioError("[engine.beaker] of fleet.toml names no hub: add hub, user, and password_file or password_env")
         self._settings = settings
         self._password = secret("the password for Beaker", settings.password_file, settings.password_env) or ""
         self._session: requests.Session | None = None
@@ -74,6 +78,46 @@ class BeakerHub:
                 raise
         self._log_in()
         return self._call(method, arguments)
+
+    def upload_job(self, name: str, xml: str) -> str:
+        """Upload a job, and return its id `J:12`.
+
+        The answer can be lost although the hub accepted the job, so then the job is searched for by its name.
+
+        Raises:
+            EngineError: the hub refused the job, or cannot be reached.
+        """
+        try:
+            return _job_id(self.call("jobs.upload", xml))
+        except HubRefusedError:
+            raise
+        except EngineError:
+            # One more call, although the hub did not answer this one.
+            self._silent_until = float("-inf")
+            with suppress(EngineError):
+                if (found := self.find_job(name)) is not None:
+                    return found
+            raise
+
+    def find_job(self, name: str) -> str | None:
+        """Return the id of the user's newest job with this name, including an ended job.
+
+        Raises:
+            EngineError: the hub cannot be queried now.
+        """
+        found = self.jobs({"whiteboard": name_mark(name), "owner": self._settings.user, "limit": 1})
+        return found[0] if found else None
+
+    def jobs(self, criteria: Mapping[str, Any]) -> list[str]:
+        """Return the ids of the matching jobs, newest first.
+
+        Raises:
+            EngineError: the hub cannot be queried now.
+        """
+        found = self.call("jobs.filter", dict(criteria))
+        if not isinstance(found, list):
+            raise EngineError(f"{self._settings.hub} did not return a list for jobs.filter")
+        return [_job_id(each) for each in found]
 
     def fetch(self, url: str, most_bytes: int) -> bytes:
         """Return the end of a file at a URL from the hub, at most `most_bytes`.
@@ -149,3 +193,11 @@ class BeakerHub:
             raise EngineError(f"{url} does not answer within {self._settings.answer_within_s:g} s") from error
         except requests.exceptions.RequestException as error:
             raise EngineError(f"{url} cannot be reached: {error}") from error
+
+
+def _job_id(value: object) -> str:
+    """Check a job id, which becomes part of a file name."""
+    kind, _, number = str(value).partition(":")
+    if kind != "J" or not number.isdecimal():
+        raise EngineError(f"Beaker returned an invalid job id: {str(value)[:100]!r}")
+    return f"J:{number}"

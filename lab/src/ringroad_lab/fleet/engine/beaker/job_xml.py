@@ -9,9 +9,9 @@ import secrets
 import shlex
 from base64 import b64encode
 from collections.abc import Mapping
-from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
+from xml.etree.ElementTree import Element, SubElement, indent, register_namespace, tostring
 
-from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
+from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, GuestRecipe, Installation, Task
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.fleet.inventory import GENERATOR, fleet_file
@@ -22,12 +22,17 @@ TASK = "/ringroad/measure"
 NAMESPACE = "urn:ringroad:lab"
 """Namespace of the element with the run id: Beaker keeps elements of a foreign namespace."""
 # Beaker shares roles only among tasks at the same position.
-_PADDING = "/distribution/utils/dummy"
+_PADDING = Task(name="/distribution/utils/dummy")
 
 
-def whiteboard(settings: BeakerSettings, name: str, bed: str = "") -> str:
-    """Return a job's whiteboard, which identifies the job in searches."""
-    return f"{settings.whiteboard} run={name} {bed_mark(bed)}"
+def whiteboard(settings: BeakerSettings, name: str, bed: str = "", tag: str = "") -> str:
+    """Return a job's whiteboard, which identifies the job in searches; `tag` is text for users."""
+    return f"{settings.whiteboard} {name_mark(name)}{bed_mark(bed)} {tag}".rstrip()
+
+
+def name_mark(name: str) -> str:
+    """Return the part of a whiteboard that names the job."""
+    return f"run={name} "
 
 
 def bed_mark(bed: str) -> str:
@@ -36,11 +41,11 @@ def bed_mark(bed: str) -> str:
     return f"bed={bed}."
 
 
-def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str, str]) -> str:
-    """Return the XML of a job. `machines` has the bed's machine names by role; for an empty name, Beaker selects by requirements."""
+def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str, str], tag: str = "") -> str:
+    """Return the XML of a job. `machines` has the machine names by role; for an empty name, Beaker selects by requirements."""
     register_namespace("lab", NAMESPACE)
     root = Element("job", {"group": settings.group} if settings.group else {})
-    SubElement(root, "whiteboard").text = whiteboard(settings, job.name, bed)
+    SubElement(root, "whiteboard").text = whiteboard(settings, job.name, bed, tag)
     SubElement(root, f"{{{NAMESPACE}}}run", {"id": job.name, "bed": bed})
     recipes = SubElement(root, "recipeSet", {"priority": settings.priority})
     # The generator is first. All recipes have the same number of tasks before ours.
@@ -51,11 +56,12 @@ def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str,
     secret = secrets.token_hex(16)
     for role in roles:
         recipe = _recipe(recipes, settings, role, machines[role])
-        for name in (*before[role], *[_PADDING] * (length - len(before[role]))):
-            SubElement(recipe, "task", {"name": name, "role": _beaker_role(role)})
+        for task in (*before[role], *[_PADDING] * (length - len(before[role]))):
+            _task(recipe, task, {"role": _beaker_role(role)})
         _measure(recipe, settings, job, role, bed, secret)
         if settings.reserve_s:
             SubElement(recipe, "reservesys", {"duration": str(settings.reserve_s), "when": settings.reserve_when})
+    indent(root)
     return tostring(root, encoding="unicode")
 
 
@@ -66,8 +72,26 @@ def _beaker_role(role: str) -> str:
 
 def _recipe(recipes: Element, settings: BeakerSettings, role: str, machine: str) -> Element:
     wanted = settings.recipe_of(role)
+    recipe = SubElement(recipes, "recipe", {"role": _beaker_role(role), "whiteboard": role})
+    for guest in wanted.guests or ():
+        _guest_recipe(recipe, settings, guest, wanted)
+    _fill(recipe, settings, wanted, machine)
+    return recipe
+
+
+def _guest_recipe(recipe: Element, settings: BeakerSettings, guest: GuestRecipe, machine: Installation) -> None:
+    name = {"guestname": guest.name} if guest.name else {}
+    # Without a role: the variable of its machine's role has only machines.
+    inner = SubElement(recipe, "guestrecipe", {"guestargs": guest.args, **name})
+    _fill(inner, settings, guest.on(machine), "")
+    for task in guest.tasks:
+        _task(inner, task, {})
+
+
+def _fill(recipe: Element, settings: BeakerSettings, wanted: Installation, machine: str) -> None:
+    """Add what recipes of machines and of guests have in common, but for the tasks."""
     options = {"kernel_options": wanted.kernel_options, "kernel_options_post": wanted.kernel_options_post, "ks_meta": wanted.ks_meta}
-    recipe = SubElement(recipes, "recipe", {"role": _beaker_role(role), "whiteboard": role, **{k: v for k, v in options.items() if v}})
+    recipe.attrib.update({name: value for name, value in options.items() if value})
     SubElement(recipe, "watchdog", {"panic": "ignore"} if settings.watchdog == "ignore-panic" else {})
     packages = SubElement(recipe, "packages")
     for package in wanted.packages or ():
@@ -84,10 +108,21 @@ def _recipe(recipes: Element, settings: BeakerSettings, role: str, machine: str)
     for each in wanted.partitions or ():
         fs = {"fs": each.fs} if each.fs else {}
         SubElement(partitions, "partition", {"name": each.name, "size": str(each.size_gib), "type": each.type, **fs})
-    return recipe
 
 
-def _distro(recipe: Element, wanted: Recipe) -> None:
+def _task(recipe: Element, task: Task, role: Mapping[str, str]) -> None:
+    element = SubElement(recipe, "task", {"name": task.name, **role})
+    if task.params:
+        _params(element, task.params)
+
+
+def _params(task: Element, values: Mapping[str, str]) -> None:
+    params = SubElement(task, "params")
+    for name, value in values.items():
+        SubElement(params, "param", {"name": name, "value": value})
+
+
+def _distro(recipe: Element, wanted: Installation) -> None:
     requires = SubElement(recipe, "distroRequires")
     if wanted.distro_requires is not None:
         requires.extend(parse_fragment(wanted.distro_requires))
@@ -108,7 +143,6 @@ def _fleet_file(job: Job, bed: str) -> str:
 def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed: str, secret: str) -> None:
     task = SubElement(recipe, "task", {"name": TASK, "role": _beaker_role(role)})
     SubElement(task, "fetch", {"url": settings.task})
-    params = SubElement(task, "params")
     values = {
         **settings.params,
         **job_environment(job.name),
@@ -121,5 +155,4 @@ def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed
         # Beaker and restraint take the time limit of the task from it.
         "KILLTIMEOVERRIDE": str(settings.max_time_s),
     }
-    for name, value in values.items():
-        SubElement(params, "param", {"name": name, "value": value})
+    _params(task, values)

@@ -33,9 +33,10 @@ def read_results(text: bytes) -> JobEnding:
     root = parse_xml(text)
     lines = [f"Beaker: {root.get('status', 'no status')}, {root.get('result', 'no result')}"]
     status = None
-    for recipe in root.iter("recipe"):
-        role, machine = recipe.get("role", ""), recipe.get("system", "")
-        for task in recipe.iter("task"):
+    for recipe in (each for each in root.iter() if each.tag in ("recipe", "guestrecipe")):
+        role = recipe.get("role", "") if recipe.tag == "recipe" else "guest"
+        machine = recipe.get("system", "")
+        for task in recipe.findall("task"):
             for result in task.iter("result"):
                 if role == GENERATOR.upper() and task.get("name") == TASK and _is_status(result):
                     status = int(result.get("score", ""))

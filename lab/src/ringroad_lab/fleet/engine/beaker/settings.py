@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ringroad_lab.fleet.inventory import GENERATOR
 from ringroad_lab.safe_xml import parse_fragment
@@ -34,6 +34,8 @@ Requirements = Annotated[str, Field(max_length=20_000), AfterValidator(_fragment
 """Job XML elements inside `distroRequires` and `hostRequires`."""
 Options = Annotated[str, Field(max_length=2000)]
 Text = Annotated[str, Field(max_length=4000)]
+Parameters = Annotated[Mapping[Annotated[str, Field(pattern=_VARIABLE, max_length=100)], Text], Field(max_length=100)]
+"""Parameters of a task, set as environment variables. All users who can see the job can read them."""
 
 
 class Partition(Frozen):
@@ -46,8 +48,23 @@ class Partition(Frozen):
     type: Literal["part", "lvm"] = "part"
 
 
-class Recipe(Frozen):
-    """Requirements of a machine's recipe."""
+class Task(Frozen):
+    """A task of Beaker's library."""
+
+    name: Annotated[Word, Field(min_length=1)]
+    params: Parameters = {}
+
+
+def _task(value: Any) -> Any:  # noqa: ANN401
+    return {"name": value} if isinstance(value, str) else value
+
+
+Tasks = Annotated[tuple[Annotated[Task, BeforeValidator(_task)], ...], Field(max_length=50)]
+"""Tasks in their order; a name alone is a task without parameters."""
+
+
+class Installation(Frozen):
+    """Requirements of a system that Beaker installs."""
 
     distro: Word | None = None
     """Name of the distribution, for example `RHEL-9.4.0`."""
@@ -66,25 +83,48 @@ class Recipe(Frozen):
     repos: Annotated[Mapping[Name, Text], Field(max_length=100)] | None = None
     """URLs of package repositories by name."""
     partitions: Annotated[tuple[Partition, ...], Field(max_length=50)] | None = None
-    tasks: Annotated[tuple[Word, ...], Field(max_length=50)] | None = None
-    """Names of tasks of Beaker's library that run before the measurement."""
+    tasks: Tasks | None = None
+    """Tasks of Beaker's library; on a machine they run before the measurement."""
 
-    def over(self, below: Recipe) -> Recipe:
+    def over(self, below: Installation) -> Self:
         """Return this recipe, with unset values from another."""
-        own = {name: value for name, value in self if value is not None}
+        replaced: tuple[str, ...] = ()
         if self.distro_requires is not None:
-            own = dict.fromkeys(("distro", "variant", "arch")) | own
+            replaced = ("distro", "variant", "arch")
         elif self.distro is not None:
-            own = {"distro_requires": None} | own
-        return below.model_copy(update=own)
+            replaced = ("distro_requires",)
+        return self.model_copy(update={name: value for name, value in below if getattr(self, name) is None and name not in replaced})
+
+
+class GuestRecipe(Installation):
+    """Requirements of a virtual machine. It has its machine's distribution unless it names one, and its machine's repositories."""
+
+    args: Annotated[Options, Field(min_length=1)]
+    """Arguments of virt-install: `--ram=8192 --vcpus=4 --file-size=8 --kvm`."""
+    name: Word = ""
+    """Name of the virtual machine; empty: Beaker gives it its host name."""
+    tasks: Annotated[Tasks, Field(min_length=1)]
+
+    def on(self, machine: Installation) -> Self:
+        """Return this recipe, with what it has from its machine."""
+        distribution = machine.model_dump(include={"distro", "variant", "arch", "distro_requires"})
+        repos = {**(machine.repos or {}), **(self.repos or {})}
+        return self.over(Installation.model_validate(distribution)).model_copy(update={"repos": repos})
+
+
+class Recipe(Installation):
+    """Requirements of a machine's recipe."""
+
+    guests: Annotated[tuple[GuestRecipe, ...], Field(max_length=16)] | None = None
+    """Virtual machines, which Beaker's task `/distribution/virt/install` installs."""
 
 
 class BeakerSettings(Frozen):
     """Settings of the Beaker engine."""
 
-    hub: Annotated[str, AfterValidator(_http)]
-    """URL of the hub, as `HUB_URL` of Beaker's own client."""
-    user: Annotated[Word, Field(min_length=1)]
+    hub: Annotated[str, AfterValidator(_http)] = ""
+    """URL of the hub, as `HUB_URL` of Beaker's own client; empty: jobs can only be printed."""
+    user: Word = ""
     password_file: Path | None = None
     """The first line is the password."""
     password_env: Word | None = None
@@ -111,8 +151,8 @@ class BeakerSettings(Frozen):
     reserve_s: Annotated[int, Field(ge=0, le=30 * 86_400)] = 0
     """Time that the machines stay reserved for users after the job."""
     reserve_when: Literal["always", "onwarn", "onfail", "onabort"] = "onabort"
-    params: Annotated[Mapping[Annotated[str, Field(pattern=_VARIABLE, max_length=100)], Text], Field(max_length=100)] = {}
-    """Additional task parameters, set as environment variables. All users who can see the job can read them."""
+    params: Parameters = {}
+    """Additional parameters of our task."""
     recipe: Recipe = Recipe()
     """Recipe of every machine."""
     roles: Annotated[tuple[Name, ...], Field(min_length=1, max_length=16)] = (GENERATOR, "dut")
@@ -122,8 +162,8 @@ class BeakerSettings(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.password_file is None) is (self.password_env is None):
-            raise ValueError("give one of password_file and password_env")
+        if self.hub and (not self.user or (self.password_file is None) is (self.password_env is None)):
+            raise ValueError("hub needs user, and one of password_file and password_env")
         if GENERATOR not in self.roles:
             raise ValueError(f"roles has no '{GENERATOR}', which runs the laboratory")
         for role in (*self.roles, *self.role):
