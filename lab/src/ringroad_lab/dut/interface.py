@@ -229,6 +229,7 @@ DUTS: Kinds[Dut] = Kinds(
     "ringroad_lab.duts",
     Dut,
     {
+        "forwarder": "dut.forwarder:Forwarder",
         "linux-bridge": "dut.linux_bridge:LinuxBridge",
         "ovs": "dut.open_vswitch:Ovs",
         "ovs-dpdk": "dut.open_vswitch:OvsDpdk",
