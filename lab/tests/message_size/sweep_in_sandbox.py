@@ -21,7 +21,7 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
     try:
         dut_type = DUTS[request["driver"]]
         usable = os.sched_getaffinity(0)
-        dut = dut_type(dut_type.settings_type(), Placement(host, frozenset({max(usable)}), huge_pages=False))
+        dut = dut_type(dut_type.settings_type.model_validate(request["dut_settings"]), Placement(host, frozenset({max(usable)}), huge_pages=False))
         settings = MessageSizeSettings.model_validate(request["settings"])
         placement = Placement(host, frozenset({min(usable)}))
         kind = station_cable(request["driver"], settings)
@@ -29,6 +29,7 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
             if request["kill"]:
                 stations[1].processes()[0].stop(0.0)
             outcome = sweep_message_sizes(dut, stations, settings)
+            modes, counters = dut.port_modes(), dut.collect()
             versions = stations[0].versions()
             offloads = stations[1].run(["sh", "-c", "ethtool -k $(ls /sys/class/net | grep -v lo)"]).stdout
         left = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -38,6 +39,8 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
             "versions": versions,
             "offloads": offloads,
             "cable": kind,
+            "modes": modes,
+            "counters": counters,
             "links": len(left),
             "netns": netns,
         }

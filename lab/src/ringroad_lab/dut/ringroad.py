@@ -18,6 +18,8 @@ from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.trial import FlowSet
 
 RULES_SWITCH = "vale0"
+# Schemes of ports' names (docs/port-names.md).
+VETH_SCHEMES = {"xdp": "xdp", "kernel": "veth"}
 
 
 class RingroadSettings(OpenFlowSettings):
@@ -33,13 +35,25 @@ class RingroadSettings(OpenFlowSettings):
     """Time that an idle worker polls before it sleeps, µs."""
     slots: Annotated[int, Field(ge=4, le=4096)] = 1024
     """Slots per ring."""
+    veth_mode: Literal["xdp", "kernel"] = "xdp"
+    """Ports on veth pairs. `xdp`: over AF_XDP, by the workers. `kernel`: the ports of containers, between which frames pass within the
+    kernel."""
 
     @model_validator(mode="after")
     def _needs_rules(self) -> Self:
         for name in ("flows_file", "rule_set", "access_vlans"):
             if getattr(self, name) and self.forwarding != "rules":
                 raise ValueError(f'{name} needs forwarding = "rules"')
+        # A switch with flow tables passes all frames through its workers.
+        if self.veth_mode == "kernel" and self.forwarding != "learn":
+            raise ValueError('veth_mode = "kernel" needs forwarding = "learn"')
         return self
+
+    def why_stations_only(self, kind: CableKind) -> str:
+        """See [`DutSettings.why_stations_only`]."""
+        if kind is CableKind.VETH and self.veth_mode == "kernel":
+            return "frames that pass within the kernel do not reach the generator's AF_XDP sockets"
+        return ""
 
 
 class RingroadSwitch(Dut):
@@ -77,7 +91,7 @@ class RingroadSwitch(Dut):
                 name = f"{switch}:{port.number}"
                 options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
                 try:
-                    self._daemon.call("attach", name, "--driver", _driver(port.cable), *options)
+                    self._daemon.call("attach", name, "--driver", self._driver(port.cable), *options)
                 except HostError as error:
                     raise DutError(f"{self.title} could not attach port {port.number}: {error}") from error
                 self._ports[name] = port
@@ -148,8 +162,11 @@ class RingroadSwitch(Dut):
                 raise DutError(f"{self.title}: port {port.number} failed: {found[name]['error']}")
 
     def collect(self) -> dict[str, int]:
-        """Return the ports' counters: received frames, frames delivered to them, and drops by cause."""
-        return self._daemon.collect(self._ports)
+        """Return the ports' counters: received frames, frames delivered to them, drops by cause; and the frames of the workers.
+
+        Frames that passed within the kernel are the ports', not the workers'.
+        """
+        return self._daemon.collect(self._ports) | {"worker_frames": self._daemon.worker_frames()}
 
     def busy_s(self) -> float | None:
         """Return the total time of the workers' turns that moved frames."""
@@ -167,22 +184,21 @@ class RingroadSwitch(Dut):
         """Return the socket of the daemon for `ringroad`, and the name of its first switch."""
         return {"RINGROAD_SOCKET": str(self._daemon.socket), "RINGROAD_SWITCH": RULES_SWITCH}
 
-
-def _driver(cable: Cable) -> str:
-    """Return the driver location of the port at the device's end of a cable (docs/port-names.md)."""
-    role = "server" if cable.is_dut_server else "client"
-    match cable.kind:
-        case CableKind.VETH:
-            name = f"xdp:{cable.dut_end}@queues={cable.queues}"
-        case CableKind.NIC:
-            name = f"netmap:{cable.dut_end}@queues={cable.queues}"
-        case CableKind.VHOST_USER:
-            return f"vhost-user:{cable.dut_end}@role={role},queues={cable.queues}"
-        case CableKind.MEMIF:
-            return f"memif:{cable.dut_end}@role={role},queues={cable.queues}"
-        case CableKind.TAP:
-            raise DutError(f"Ringroad switch: cable {cable.name}: there is no driver for an existing tap")
-    return f"{name},netns={cable.dut_netns}" if cable.dut_netns else name
+    def _driver(self, cable: Cable) -> str:
+        """Return the driver location of the port at the device's end of a cable (docs/port-names.md)."""
+        role = "server" if cable.is_dut_server else "client"
+        match cable.kind:
+            case CableKind.VETH:
+                name = f"{VETH_SCHEMES[self.settings.veth_mode]}:{cable.dut_end}@queues={cable.queues}"
+            case CableKind.NIC:
+                name = f"netmap:{cable.dut_end}@queues={cable.queues}"
+            case CableKind.VHOST_USER:
+                return f"vhost-user:{cable.dut_end}@role={role},queues={cable.queues}"
+            case CableKind.MEMIF:
+                return f"memif:{cable.dut_end}@role={role},queues={cable.queues}"
+            case CableKind.TAP:
+                raise DutError(f"Ringroad switch: cable {cable.name}: there is no driver for an existing tap")
+        return f"{name},netns={cable.dut_netns}" if cable.dut_netns else name
 
 
 def _is_up(port: dict[str, Any]) -> bool:

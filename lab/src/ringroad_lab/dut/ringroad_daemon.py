@@ -125,6 +125,10 @@ class RingroadDaemon:
                 modes[str(port.number)] = ", ".join(filter(None, (status.get("kind"), status.get("mode"), peer.get("agreed"))))
         return modes
 
+    def worker_frames(self) -> int:
+        """Return the frames that its workers have moved."""
+        return sum(int(worker["frames"]) for worker in self.status().get("workers", []))
+
     def busy_s(self) -> float:
         """Return the total time of the workers' turns that moved frames, s."""
         return sum(float(worker["busy_ns"]) for worker in self.status().get("workers", [])) / 1e9

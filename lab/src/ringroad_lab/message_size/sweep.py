@@ -140,8 +140,8 @@ def sweep_message_sizes(
         }
         if dut_cost.kernel_s is not None:
             metrics[f"{name}_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
-    has_process = any(name.endswith("_dut_processors") for name in metrics)
-    costs = ("_dut_processors" if has_process else "_kernel_processors", "_stations_processors", "_memory_bytes")
+    # A device with processes may pass frames within the kernel, too.
+    costs = ("_dut_processors", "_kernel_processors", "_stations_processors", "_memory_bytes")
     return Outcome(
         status=MeasurementStatus.OK,
         headline=f"{_metric_name(settings.tools[0])}_throughput_bps",
