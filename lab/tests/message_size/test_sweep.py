@@ -49,6 +49,10 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
         assert sizes[0] == 1 if tool == "netpipe" else sizes == [14, 16]
         for (size, latency_ns), (_, throughput_bps) in zip(curves[f"{tool} latency"], curves[f"{tool} throughput"], strict=True):
             assert throughput_bps == pytest.approx(8e9 * size / latency_ns)
+    # Each size of sockperf and all of NetPIPE are parts, and repetitions are among them.
+    parts = {part["name"] for part in outcome["parts"]}
+    assert parts == {part for tool in tools for part in (["netpipe"] if tool == "netpipe" else [f"{tool}, {n} bytes" for n in (14, 16)])}
+    assert all(part["disturbance"]["elapsed_s"] > 0 for part in outcome["parts"])
     assert ("dut_memory_bytes" in outcome["metrics"]) == has_process
     assert ("sockperf_udp_dut_processors" in outcome["metrics"]) == has_process
     # Only the loopback is left.

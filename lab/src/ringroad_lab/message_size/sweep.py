@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Literal
 
 from ringroad_lab.cable.interface import CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
@@ -18,6 +19,7 @@ from ringroad_lab.message_size.netpipe import measure_by_netpipe
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
 from ringroad_lab.message_size.station import Station
+from ringroad_lab.message_size.watch import SweepWatch
 from ringroad_lab.method.message_size import MessageSizeSettings, StationKind, Tool
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.topology import Topology, wire
@@ -108,9 +110,13 @@ def joined_stations(
 
 
 def sweep_message_sizes(
-    dut: Dut, stations: tuple[Station, Station], settings: MessageSizeSettings, on_step: Callable[[str], None] = lambda step: None
+    dut: Dut,
+    stations: tuple[Station, Station],
+    settings: MessageSizeSettings,
+    watch: SweepWatch,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> Outcome:
-    """Measure between two stations.
+    """Measure between two stations, and watch what others do meanwhile.
 
     Raises:
         LabError: the measurement failed.
@@ -123,7 +129,7 @@ def sweep_message_sizes(
     for tool in settings.tools:
         on_step(f"measuring message sizes by {tool}")
         try:
-            (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings)))
+            (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings, watch)))
         except LabError:
             # The error of a device or station that has ended explains more than the error of a tool without a peer.
             _check(dut, stations)
@@ -148,6 +154,7 @@ def sweep_message_sizes(
         compared=tuple(name for name in metrics if name.endswith(costs)),
         metrics=metrics,
         curves=tuple(curves),
+        parts=tuple(watch.parts),
     )
 
 
@@ -171,18 +178,14 @@ def _processors(value: float) -> Metric:
     return Metric(value=max(0.0, value), unit="processors", better=Better.LOWER, resolution=PROCESSORS_RESOLUTION)
 
 
-def _points(stations: tuple[Station, Station], tool: Tool, settings: MessageSizeSettings) -> list[Point]:
+def _points(stations: tuple[Station, Station], tool: Tool, settings: MessageSizeSettings, watch: SweepWatch) -> list[Point]:
     sender, receiver = stations
     if tool == "netpipe":
-        return measure_by_netpipe(
-            sender,
-            receiver,
-            max_bytes=settings.max_bytes,
-            perturbation_bytes=settings.perturbation_bytes,
-            timeout_s=settings.timeout_s,
-        )
+        limits = {"max_bytes": settings.max_bytes, "perturbation_bytes": settings.perturbation_bytes}
+        return watch.over(tool, partial(measure_by_netpipe, sender, receiver, **limits, timeout_s=settings.timeout_s))
     sizes = sockperf_sizes(settings.max_bytes)
-    return measure_by_sockperf(sender, receiver, "udp" if tool == "sockperf-udp" else "tcp", sizes, seconds_each=settings.seconds_each)
+    protocol: Literal["udp", "tcp"] = "udp" if tool == "sockperf-udp" else "tcp"
+    return measure_by_sockperf(sender, receiver, protocol, sizes, seconds_each=settings.seconds_each, watch=watch)
 
 
 def _metric_name(tool: Tool) -> str:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from ringroad_lab.dut.interface import Dut, Placement
 from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.message_size.station import Station
 from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_cable, sweep_message_sizes
-from ringroad_lab.method.interface import MethodSettings
+from ringroad_lab.message_size.watch import SweepWatch
+from ringroad_lab.method.interface import DisturbedRepeats, MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
@@ -27,6 +29,7 @@ from ringroad_lab.setup.ceilings import Ceilings
 from ringroad_lab.setup.drivers import find_dut, huge_pages_mib, read_settings, with_build
 from ringroad_lab.setup.dut_record import dut_record
 from ringroad_lab.setup.test_setup import TestSetup
+from ringroad_lab.trial import DisturbanceLimits
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,9 @@ class RealStations:
     dut: Dut
     stations: tuple[Station, Station]
     settings: MessageSizeSettings
+    limits: DisturbanceLimits
+    cpus: frozenset[int]
+    """Processors of the stations, and of a device with processes."""
     on_step: Callable[[str], None]
 
     def record(self) -> DutRecord:
@@ -71,7 +77,12 @@ class RealStations:
 
     def measure(self) -> Outcome:
         """Sweep message sizes between the stations."""
-        return sweep_message_sizes(self.dut, self.stations, self.settings, self.on_step)
+        witness = Witness(self.cpus, self.limits.limit, self._pids, View.outside())
+        watch = SweepWatch(witness, DisturbedRepeats(self.limits))
+        return sweep_message_sizes(self.dut, self.stations, self.settings, watch, self.on_step)
+
+    def _pids(self) -> tuple[int, ...]:
+        return tuple(process.pid for part in (self.dut, *self.stations) for process in part.processes())
 
     def collect(self) -> dict[str, int]:
         """Return the device's counters."""
@@ -157,7 +168,8 @@ class RealSetups:
             with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
                 parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
                 with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
-                    joined = RealStations(choice, dut, stations, settings, on_step)
+                    used = frozenset().union(*station_cpus, cpus.dut if dut.processes() else ())
+                    joined = RealStations(choice, dut, stations, settings, scenario.disturbance, used, on_step)
                     yield joined, LabelledSamples(choice.label, sampler, joined.logs)
         finally:
             host.close()

@@ -70,7 +70,9 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, problems: list[Problem
         _check_builds(scenario, dut, problems)
         kind = scenario.physical_of(dut)
         if settings is not None and (why := settings.why_stations_only(kind)):
-            methods = [method.name for method in scenario.methods if method.name in METHODS and not METHODS[method.name].is_between_stations]
+            methods = [
+                method.name for method in scenario.methods if method.name in METHODS and not METHODS[method.name].is_between_stations
+            ]
             if methods:
                 problems.append(Problem(("dut", dut.label, "settings"), f"{', '.join(methods)} cannot measure it: {why}"))
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
