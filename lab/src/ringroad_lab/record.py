@@ -174,7 +174,7 @@ class DutRecord(Frozen):
 
     label: str
     driver: str
-    """`linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
+    """`forwarder`, `linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
     settings: JsonObject = {}
     versions: dict[str, str] = {}
     """Version of each program of the device and its guests."""
