@@ -321,7 +321,7 @@ def _is_held_up(measurement: Measurement) -> bool:
 
 
 def _disturbances(measurements: Iterable[Measurement]) -> DisturbanceTally:
-    return tally_disturbances(trial for measurement in measurements for trial in measurement.trials)
+    return tally_disturbances(watched for measurement in measurements for watched in measurement.watched)
 
 
 def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], Metric]:

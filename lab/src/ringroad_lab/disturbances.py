@@ -1,14 +1,15 @@
-"""Counts disturbed trials of measurements, and finds the worst disturbance."""
+"""Counts disturbed trials of measurements, and disturbed parts of sweeps, and finds the worst disturbance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ringroad_lab.record import SweepPart
 from ringroad_lab.trial import Count, Disturbance, Frozen, TrialResult
 
 
 class DisturbanceTally(Frozen):
-    """Counts of disturbed trials."""
+    """Counts of disturbed trials; a part of a sweep counts as a trial."""
 
     watched: Count
     """Trials with a record of disturbances."""
@@ -29,8 +30,8 @@ class DisturbanceTally(Frozen):
         return f"others disturbed {self.disturbed} of {self.watched} trials, and {rest}; at worst they took {self.worst.describe()}"
 
 
-def tally_disturbances(trials: Iterable[TrialResult]) -> DisturbanceTally:
-    """Count the disturbed trials."""
+def tally_disturbances(trials: Iterable[TrialResult | SweepPart]) -> DisturbanceTally:
+    """Count the disturbed trials and parts of sweeps."""
     watched = [trial for trial in trials if trial.disturbance is not None]
     disturbed = [trial for trial in watched if trial.is_disturbed]
     return DisturbanceTally(

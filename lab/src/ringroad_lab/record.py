@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue
 
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.trial import Count, Figure, FramesPerSecond, Frozen, Moment, Seconds, TrialResult
+from ringroad_lab.trial import Count, Disturbance, Figure, FramesPerSecond, Frozen, Moment, Seconds, TrialResult
 
 Ratio = Annotated[float, Field(ge=1e-30, le=1e30)]
 
@@ -93,6 +93,18 @@ GIVEN_UP = "given up: "
 """Begins the reason of measurements that were not tried, because the device failed to start again and again."""
 
 
+class SweepPart(Frozen):
+    """What others did during a part of a sweep over message sizes."""
+
+    name: str
+    """`sockperf-udp, 14 bytes`; `netpipe` for all of its sizes."""
+    disturbance: Disturbance
+    is_disturbed: bool = False
+    """Whether others took more than the limit."""
+    is_repeated: bool = False
+    """Whether the part was repeated, and no figure rests on this run of it."""
+
+
 class Outcome(Frozen):
     """Result of a method's trials."""
 
@@ -105,6 +117,8 @@ class Outcome(Frozen):
     """Further metrics that count like the headline in comparisons: the cost of the device."""
     metrics: dict[str, Metric] = {}
     curves: tuple[Curve, ...] = ()
+    parts: tuple[SweepPart, ...] = ()
+    """Parts of a sweep, with their repetitions."""
 
 
 class StepRecord(Frozen):
@@ -149,13 +163,18 @@ class Measurement(Frozen):
     steps: tuple[StepRecord, ...] = ()
     """Test steps around the measurement."""
 
+    @property
+    def watched(self) -> tuple[TrialResult | SweepPart, ...]:
+        """Everything whose disturbances are recorded."""
+        return (*self.trials, *self.outcome.parts)
+
 
 class DutRecord(Frozen):
     """Record of a device under test."""
 
     label: str
     driver: str
-    """`linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
+    """`forwarder`, `linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
     settings: JsonObject = {}
     versions: dict[str, str] = {}
     """Version of each program of the device and its guests."""

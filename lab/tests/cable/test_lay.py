@@ -77,9 +77,9 @@ def test_a_tap_is_both_the_devices_end_and_the_far_end(host: LocalHost, name: st
 
 @needs_root
 def test_a_cable_that_cannot_be_laid_is_reported_and_leaves_nothing(host: LocalHost, name: str) -> None:
-    with pytest.raises(SandboxError, match=rf"cable {name} \(veth\): ip link set dev {name}-dut mtu 99982 up ended with status"):
+    with pytest.raises(SandboxError, match=rf"cable {name} \(veth\): ip link set dev {name}_dut mtu 99982 up ended with status"):
         lay_cable(Laying(CableKind.VETH, name, host, max_frame_bytes=100_000))
-    assert link(host, f"{name}-dut") is None
+    assert link(host, f"{name}_dut") is None
     with pytest.raises(SandboxError, match="no-such0"):
         lay_cable(Laying(CableKind.NIC, name, host, nics=NicPair(generator_interface="no-such1", dut_interface="no-such0"), far_host=host))
     with pytest.raises(ValueError, match="1 to 8 characters"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.cable.interface import Cable, CableKind
-from ringroad_lab.dut import ringroad, testpmd
+from ringroad_lab.dut import ringroad, ringroad_daemon, testpmd
 from ringroad_lab.dut.interface import DUTS, DutPort, Placement, Rule
 from ringroad_lab.errors import DutError, GuestError, LabError
 from ringroad_lab.guest import testpmd as testpmd_guest
@@ -84,7 +84,7 @@ def test_a_program_that_is_never_ready_is_reported_with_its_output(
         (programs / name).chmod(0o755)
     monkeypatch.setenv("RINGROAD_BIN_DIR", str(programs))
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    for module, limit in ((ringroad, "START_TIMEOUT_S"), (testpmd, "START_TIMEOUT_S"), (testpmd_guest, "START_LIMIT_S")):
+    for module, limit in ((ringroad_daemon, "START_TIMEOUT_S"), (testpmd, "START_TIMEOUT_S"), (testpmd_guest, "START_LIMIT_S")):
         monkeypatch.setattr(module, limit, 0.3 if "exit" not in program else 30.0)
     with pytest.raises((DutError, GuestError)) as raised:
         start(placement)

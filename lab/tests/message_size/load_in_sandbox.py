@@ -9,9 +9,13 @@ import os
 from typing import Any
 
 from ringroad_lab.dut.interface import DUTS, Placement
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.message_size.sweep import joined_stations, measure_tcp_load, station_cable
+from ringroad_lab.message_size.watch import SweepWatch
+from ringroad_lab.method.interface import DisturbedRepeats
 from ringroad_lab.method.tcp_load import TcpLoadSettings
+from ringroad_lab.trial import DisturbanceLimits
 from sandboxed import answer
 
 
@@ -25,7 +29,9 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
         placement = Placement(host, frozenset({min(usable)}))
         with joined_stations(dut, station_cable(request["driver"], settings), settings, (placement, placement)) as stations:
             before = dut.collect()
-            outcome = measure_tcp_load(dut, stations, settings)
+            limits = DisturbanceLimits()
+            watch = SweepWatch(Witness(usable, limits.limit, view=View.outside()), DisturbedRepeats(limits))
+            outcome = measure_tcp_load(dut, stations, settings, watch)
             after = dut.collect()
         grown = {name: after[name] - before.get(name, 0) for name in after}
         return {"outcome": outcome.model_dump(mode="json"), "counters": grown}

@@ -10,9 +10,13 @@ import subprocess
 from typing import Any
 
 from ringroad_lab.dut.interface import DUTS, Placement
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.message_size.sweep import joined_stations, station_cable, sweep_message_sizes
+from ringroad_lab.message_size.watch import SweepWatch
+from ringroad_lab.method.interface import DisturbedRepeats
 from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.trial import DisturbanceLimits
 from sandboxed import answer
 
 
@@ -21,14 +25,19 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
     try:
         dut_type = DUTS[request["driver"]]
         usable = os.sched_getaffinity(0)
-        dut = dut_type(dut_type.settings_type(), Placement(host, frozenset({max(usable)}), huge_pages=False))
+        dut = dut_type(
+            dut_type.settings_type.model_validate(request["dut_settings"]), Placement(host, frozenset({max(usable)}), huge_pages=False)
+        )
         settings = MessageSizeSettings.model_validate(request["settings"])
         placement = Placement(host, frozenset({min(usable)}))
         kind = station_cable(request["driver"], settings)
         with joined_stations(dut, kind, settings, (placement, placement)) as stations:
             if request["kill"]:
                 stations[1].processes()[0].stop(0.0)
-            outcome = sweep_message_sizes(dut, stations, settings)
+            limits = DisturbanceLimits()
+            watch = SweepWatch(Witness(usable, limits.limit, view=View.outside()), DisturbedRepeats(limits))
+            outcome = sweep_message_sizes(dut, stations, settings, watch)
+            modes, counters = dut.port_modes(), dut.collect()
             versions = stations[0].versions()
             offloads = stations[1].run(["sh", "-c", "ethtool -k $(ls /sys/class/net | grep -v lo)"]).stdout
         left = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -38,6 +47,8 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
             "versions": versions,
             "offloads": offloads,
             "cable": kind,
+            "modes": modes,
+            "counters": counters,
             "links": len(left),
             "netns": netns,
         }

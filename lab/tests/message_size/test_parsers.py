@@ -7,16 +7,25 @@ from unittest.mock import create_autospec
 import pytest
 
 from ringroad_lab.errors import GeneratorError
+from ringroad_lab.facts.witness import Witness
 from ringroad_lab.host.interface import Completed
 from ringroad_lab.message_size.netpipe import parse_netpipe
 from ringroad_lab.message_size.sockperf import measure_by_sockperf, parse_sockperf
 from ringroad_lab.message_size.station import Station
+from ringroad_lab.message_size.watch import SweepWatch
+from ringroad_lab.method.interface import DisturbedRepeats
+from ringroad_lab.trial import DisturbanceLimits
 
 SOCKPERF = """\
 sockperf: [Valid Duration] RunTime=0.549 sec; SentMessages=6728; ReceivedMessages=6728
 sockperf: Summary: Latency is 40.746 usec
 sockperf: ---> percentile 50.000 =    9.743
 """
+
+
+def unwatched() -> SweepWatch:
+    """A watch of no processor, which sees no disturbance."""
+    return SweepWatch(Witness(frozenset(), 0.05), DisturbedRepeats(DisturbanceLimits()))
 
 
 def test_netpipe_reports_size_and_one_way_time() -> None:
@@ -49,7 +58,7 @@ def test_a_ping_pong_whose_message_was_lost_is_repeated_for_longer(lost: int, se
     outputs = ["sockperf: No valid observations found. Try tune parameters: --time/--mps/--reply-every\n"] * lost + [SOCKPERF]
     sender, receiver = (create_autospec(Station, instance=True, address="192.0.2.1") for _ in range(2))
     sender.run.side_effect = [Completed((), 0, output, "") for output in outputs]
-    (point,) = measure_by_sockperf(sender, receiver, "udp", [64], seconds_each=1)
+    (point,) = measure_by_sockperf(sender, receiver, "udp", [64], seconds_each=1, watch=unwatched())
     assert point.latency_ns == pytest.approx(9743)
     assert [call.args[0][-1] for call in sender.run.call_args_list] == seconds
 
@@ -58,5 +67,5 @@ def test_a_ping_pong_without_any_answer_fails() -> None:
     sender, receiver = (create_autospec(Station, instance=True, address="192.0.2.1") for _ in range(2))
     sender.run.return_value = Completed((), 0, "sockperf: No valid observations found.", "")
     with pytest.raises(GeneratorError, match="No valid observations"):
-        measure_by_sockperf(sender, receiver, "udp", [64], seconds_each=1)
+        measure_by_sockperf(sender, receiver, "udp", [64], seconds_each=1, watch=unwatched())
     receiver.serve.return_value.stop.assert_called_once()

@@ -22,8 +22,8 @@ needs_ovs_dpdk = pytest.mark.skipif(not os.path.exists(DPDK_DAEMON), reason="ope
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
 
 
-def sweep(driver: str, *, kill: bool = False, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    request = {"driver": driver, "kill": kill, "settings": settings}
+def sweep(driver: str, *, kill: bool = False, dut_settings: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
+    request = {"driver": driver, "kill": kill, "dut_settings": dut_settings or {}, "settings": settings}
     return ask_in_sandbox(Path(__file__).parent / "sweep_in_sandbox.py", request)
 
 
@@ -49,11 +49,32 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
         assert sizes[0] == 1 if tool == "netpipe" else sizes == [14, 16]
         for (size, latency_ns), (_, throughput_bps) in zip(curves[f"{tool} latency"], curves[f"{tool} throughput"], strict=True):
             assert throughput_bps == pytest.approx(8e9 * size / latency_ns)
+    # Each size of sockperf and all of NetPIPE are parts, and repetitions are among them.
+    parts = {part["name"] for part in outcome["parts"]}
+    assert parts == {part for tool in tools for part in (["netpipe"] if tool == "netpipe" else [f"{tool}, {n} bytes" for n in (14, 16)])}
+    assert all(part["disturbance"]["elapsed_s"] > 0 for part in outcome["parts"])
     assert ("dut_memory_bytes" in outcome["metrics"]) == has_process
     assert ("sockperf_udp_dut_processors" in outcome["metrics"]) == has_process
     # Only the loopback is left.
     assert answer["links"] == 1
     assert answer["netns"] == ""
+
+
+@needs_programs
+@pytest.mark.parametrize(("veth_mode", "is_within_kernel"), [("xdp", False), ("kernel", True)])
+def test_messages_between_ports_of_containers_pass_within_the_kernel(veth_mode: str, is_within_kernel: bool) -> None:
+    answer = sweep("ringroad", dut_settings={"veth_mode": veth_mode}, tools=("sockperf-tcp",), max_bytes=16)
+    assert "error" not in answer, answer
+    assert answer["outcome"]["status"] == "ok"
+    assert ("a way within the kernel" in answer["modes"]["1"]) is is_within_kernel
+    # Before the kernel knows the addresses, and at a change of them, frames pass through the workers.
+    counters = answer["counters"]
+    passed = counters["1.rx_frames"] + counters["2.rx_frames"]
+    assert passed > 1000
+    assert (counters["worker_frames"] < passed / 2) is is_within_kernel
+    # The cost of the kernel's path is in the kernel's time.
+    assert "sockperf_tcp_kernel_processors" in answer["outcome"]["compared"]
+    assert answer["links"] == 1
 
 
 GUESTS = [

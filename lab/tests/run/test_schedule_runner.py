@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 import pytest
 
 from ringroad_lab.cost import CostMeter
+from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
@@ -25,6 +27,7 @@ from ringroad_lab.record import (
     Outcome,
     Series,
     StepRecord,
+    SweepPart,
 )
 from ringroad_lab.run.events import DeviceGivenUp, Event, MeasurementBegan, MeasurementDone, SetupEnded, SetupReady, TrialDone, Warned
 from ringroad_lab.run.interface import Samples, Setup, Stations
@@ -112,6 +115,8 @@ class FabricatedSamples:
 class SimulatedStations:
     """Stations with a fabricated sweep; the sweep of the slow device fails."""
 
+    parts: ClassVar[tuple[SweepPart, ...]] = ()
+
     def __init__(self, label: str, settings: MessageSizeSettings) -> None:
         self._label = label
         self._settings = settings
@@ -126,7 +131,8 @@ class SimulatedStations:
         if self._label == "slow":
             raise DutError("slow ended: out of memory")
         metric = Metric(value=self._settings.max_bytes, unit="bit/s", better=Better.HIGHER)
-        return Outcome(status=MeasurementStatus.OK, headline="netpipe_throughput_bps", metrics={"netpipe_throughput_bps": metric})
+        name = "netpipe_throughput_bps"
+        return Outcome(status=MeasurementStatus.OK, headline=name, metrics={name: metric}, parts=self.parts)
 
 
 def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = ("throughput",), pairs: int = 0) -> Scenario:
@@ -312,6 +318,22 @@ def test_message_sizes_are_measured_once_between_stations_and_the_rest_continues
     assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
     assert sweeps["slow"].outcome.reasons == ("slow ended: out of memory",)
     assert not [m for m in lab.measurements() if m.method == "frame-loss" and m.outcome.status is MeasurementStatus.INVALID]
+
+
+def test_sweeps_with_disturbed_parts_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm, loud = (Disturbance(limit=0.05, elapsed_s=1.0, processor=1, others_s=taken_s) for taken_s in (0.0, 0.4))
+    repeated = SweepPart(name="sockperf-udp, 14 bytes", disturbance=loud, is_disturbed=True, is_repeated=True)
+    kept = repeated.model_copy(update={"disturbance": calm, "is_disturbed": False, "is_repeated": False})
+    left = repeated.model_copy(update={"is_repeated": False})
+    for parts, status in (((repeated, kept), MeasurementStatus.OK), ((repeated, left), MeasurementStatus.DISTURBED)):
+        monkeypatch.setattr(SimulatedStations, "parts", parts)
+        lab = Lab(scenario(repetitions=1, methods=("message-size",)))
+        lab.runner.run()
+        sweep = next(m for m in lab.measurements() if m.dut == "fast")
+        assert sweep.outcome.status is status
+        assert tally_disturbances(sweep.watched).disturbed == sum(part.is_disturbed for part in parts)
+    (reason,) = sweep.outcome.reasons
+    assert reason == "others disturbed 2 of 2 trials, and its figures rest on 1 of these; at worst they took 40% of processor 1"
 
 
 def test_stations_that_cannot_be_built_are_invalid_and_the_rest_is_measured() -> None:

@@ -136,6 +136,14 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
         ('duts = ["ovs"]\n[dut.ovs]\nsettngs = {}', "dut.ovs.settngs: no such setting; did you mean 'settings'?"),
         ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mod = 1', "dut.ovs.settings.veth_mod: no such setting; did you mean 'veth_mode'?"),
         ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mode = "af-xdp"', "dut.ovs.settings.veth_mode: 'af-xdp' is not one of system, afxdp"),
+        (
+            'duts = ["ringroad"]\nphysical = "veth"\n[dut.ringroad.settings]\nveth_mode = "kernel"',
+            "dut.ringroad.settings: throughput cannot measure it: frames that pass within the kernel do not reach the generator's AF_XDP",
+        ),
+        (
+            '[dut.ringroad.settings]\nveth_mode = "kernel"\nforwarding = "rules"',
+            'dut.ringroad.settings: veth_mode = "kernel" needs forwarding = "learn"',
+        ),
         ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif, only for nic, veth"),
         ('duts = ["ovs"]\nphysical = "tap"', "physical: the generator has no ports for tap"),
         ('methods = ["thruput"]', "methods: there is no method 'thruput'; did you mean 'throughput'?"),

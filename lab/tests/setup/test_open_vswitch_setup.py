@@ -24,6 +24,8 @@ P2P = [
     pytest.param("ovs", "veth", {"veth_mode": "afxdp"}, "afxdp", marks=needs_ovs, id="ovs-afxdp"),
     pytest.param("ovs", "veth", {"forwarding": "normal"}, "system", marks=needs_ovs, id="ovs-normal"),
     pytest.param("ovs-dpdk", "veth", {}, "net_af_xdp", marks=needs_ovs_dpdk, id="ovs-dpdk-veth"),
+    pytest.param("ovs-dpdk", "veth", {"veth_mode": "pcap"}, "net_pcap over the system's", marks=needs_ovs_dpdk, id="ovs-dpdk-pcap"),
+    pytest.param("ovs-dpdk", "veth", {"veth_mode": "pcap-ringroad"}, "net_pcap over Ringroad's", marks=needs_ovs_dpdk, id="ovs-dpdk-ours"),
     pytest.param("ovs-dpdk", "vhost-user", {}, "dpdkvhostuserclient", marks=needs_ovs_dpdk, id="ovs-dpdk-vhost-user"),
 ]
 

@@ -70,6 +70,27 @@ BEDS = [
     pytest.param("testpmd", "vhost-user", id="testpmd-vhost-user", marks=needs_dpdk),
     pytest.param("testpmd", "veth", id="testpmd-veth", marks=needs_dpdk),
 ]
+# One of DPDK's programs on two libraries, and what forwards without it.
+FORWARDERS = [
+    pytest.param("forwarder", {}, "af_xdp", id="ringroad-fwd"),
+    pytest.param("testpmd", {"veth_mode": "pcap"}, "net_pcap over the system's libpcap", id="testpmd-pcap", marks=needs_dpdk),
+    pytest.param(
+        "testpmd", {"veth_mode": "pcap-ringroad"}, "net_pcap over Ringroad's libpcap, AF_XDP", id="testpmd-ours", marks=needs_dpdk
+    ),
+]
+
+
+@pytest.mark.parametrize(("driver", "settings", "mode"), FORWARDERS)
+def test_a_program_forwards_over_the_library_that_its_settings_name(driver: str, settings: dict[str, Any], mode: str) -> None:
+    results = try_setup(driver, "veth", [{"frame": FRAME_64, "rate_fps": 2000}], settings=settings)
+    assert_forwards(results)
+    received = sum(way["received_frames"] for way in results["trials"][0]["directions"])
+    assert results["counters"]["1.rx_frames"] + results["counters"]["2.rx_frames"] >= received
+    assert mode in results["record"]["ports"]["1"]
+    # The daemon of Ringroad is a part of the device whose ports it serves.
+    serves = "Ringroad" in results["record"]["versions"]
+    assert serves is (settings.get("veth_mode") != "pcap")
+    assert len(results["processes"]["dut"]) == 1 + serves
 
 
 @pytest.mark.parametrize(("driver", "cable"), BEDS)
@@ -98,6 +119,36 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
     assert (results["busy_s"] is None) if driver == "linux-bridge" else (results["busy_s"] > 0)
     one_way = try_setup(driver, cable, loads[1:], scenario={"frames": [FRAME_64, IMIX], "bidirectional": False})
     assert_forwards(one_way, ways=1)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed (gcc)")
+def test_a_program_over_netmap_forwards(tmp_path: Path) -> None:
+    compat = Path(__file__).parents[3] / "compat"
+    library = Path(os.environ["RINGROAD_BIN_DIR"]) / "libringroad_c.so"
+    for name in ("libringroad.so.0", "libringroad.so"):
+        (tmp_path / name).symlink_to(library)
+    bridge = tmp_path / "bridge"
+    link = [f"-L{tmp_path}", "-lringroad", f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run(["gcc", f"-I{compat}/include", "-o", bridge, compat / "examples/bridge.c", *link], check=True)
+    settings = {"command": [str(bridge), "netmap:{a}", "netmap:{b}"]}
+    results = try_setup("forwarder", "veth", [{"frame": FRAME_64, "rate_fps": 2000}], settings=settings)
+    assert_forwards(results)
+    assert results["record"]["ports"]["1"].startswith("netmap")
+    assert results["record"]["versions"]["bridge"] == str(bridge)
+    assert results["counters"]["1.rx_frames"] > 0
+
+
+def test_a_forwarding_program_that_ends_is_reported_with_its_output() -> None:
+    results = try_setup("forwarder", "veth", [], settings={"command": ["/bin/sh", "-c", "echo {a} is not mine; exit 3", "{b}"]})
+    assert results["error"] == "DutError"
+    assert "sh of Forwarding program ended with status 3: " in results["text"]
+    assert "p1_dut is not mine" in results["text"]
+
+
+def test_a_missing_forwarding_program_is_named_with_its_package() -> None:
+    results = try_setup("forwarder", "veth", [], settings={"command": ["/absent/click", "{a}", "{b}"], "package": "click-router"})
+    assert results["error"] == "MissingProgramError"
+    assert "/absent/click is not installed on this machine: apt-get install click-router" in results["text"]
 
 
 @pytest.mark.parametrize(

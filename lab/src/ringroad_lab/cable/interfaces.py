@@ -26,7 +26,8 @@ class VethCable(CableType):
     def lay(self, laying: Laying) -> Cable:
         """Create the pair."""
         require_tools(laying.host)
-        dut_end, far_end = f"{laying.name}-dut", f"{laying.name}-far"
+        # Programs over netmap read what follows a hyphen as the number of a ring.
+        dut_end, far_end = f"{laying.name}_dut", f"{laying.name}_far"
         end = ["numtxqueues", str(laying.queues), "numrxqueues", str(laying.queues)]
         laying.host.run(["ip", "link", "add", far_end, *end, "type", "veth", "peer", "name", dut_end, *end])
         return _prepared(self, laying, dut_end, far_end, laying.host)
@@ -54,7 +55,7 @@ class TapCable(CableType):
     def lay(self, laying: Laying) -> Cable:
         """Create the TAP."""
         require_tools(laying.host)
-        dut_end = f"{laying.name}-dut"
+        dut_end = f"{laying.name}_dut"
         many = ["multi_queue"] if laying.queues > 1 else []
         laying.host.run(["ip", "tuntap", "add", "dev", dut_end, "mode", "tap", *many])
         return _prepared(self, laying, dut_end, dut_end, None)

@@ -79,7 +79,7 @@ def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, ob
                 "is_noise_floor": m.is_noise_floor,
                 "status": m.outcome.status,
                 "reasons": m.outcome.reasons,
-                "disturbances": tally_disturbances(m.trials).model_dump(mode="json"),
+                "disturbances": tally_disturbances(m.watched).model_dump(mode="json"),
                 "headline": m.outcome.headline,
                 "metrics": {name: metric.model_dump(mode="json") for name, metric in m.outcome.metrics.items()},
             }
@@ -98,7 +98,7 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
     )
     for text in same_builds(record):
         console.print(f"warning: {printable(text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
+    tally = tally_disturbances(watched for m in record.measurements for watched in m.watched)
     console.print(tally.describe(), highlight=False, markup=False, soft_wrap=True)
     if comparison:
         console.print(f"compared with {comparison.baseline}: {comparison.verdict.value}", highlight=False)

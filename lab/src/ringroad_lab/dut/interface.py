@@ -24,6 +24,10 @@ PortNumber = Annotated[int, Field(ge=1, le=6)]
 class DutSettings(Frozen):
     """Settings of a device; each driver has its own type."""
 
+    def why_stations_only(self, kind: CableKind) -> str:
+        """Return why over these cables the device can be measured only by methods between stations; empty if it can by all."""
+        return ""
+
 
 @dataclass(frozen=True)
 class DutPort:
@@ -229,6 +233,7 @@ DUTS: Kinds[Dut] = Kinds(
     "ringroad_lab.duts",
     Dut,
     {
+        "forwarder": "dut.forwarder:Forwarder",
         "linux-bridge": "dut.linux_bridge:LinuxBridge",
         "ovs": "dut.open_vswitch:Ovs",
         "ovs-dpdk": "dut.open_vswitch:OvsDpdk",

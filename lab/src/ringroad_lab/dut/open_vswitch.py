@@ -20,6 +20,7 @@ from ringroad_lab import tunnel
 from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut import open_vswitch_counters as counters
+from ringroad_lab.dut.dpdk_veth import DpdkVeth, VethMode
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
 from ringroad_lab.dut.open_flow import LOADING_S, OpenFlowSettings, flow_set_flows, flows_file_version, loading_timeout_s, rule_flows
 from ringroad_lab.errors import DutError, HostError
@@ -61,6 +62,8 @@ class OvsSettings(OpenVSwitchSettings):
 class OvsDpdkSettings(OpenVSwitchSettings):
     """Settings of the build with DPDK."""
 
+    veth_mode: VethMode = VethMode.AF_XDP
+    """Driver of its ports on veth pairs."""
     shared_buffers: bool = False
     """Whether all ports of an MTU share buffers, the default of Open vSwitch. The first port then takes most of the memory, and the rest
     may be too little for ports of another kind."""
@@ -120,7 +123,7 @@ class OpenVSwitch(Dut):
         """Check for the daemons and their tools."""
         for program in TOOLS:
             self.host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
-        self.host.require(*self._daemon)
+        self._program = self.host.require(*self._daemon)
 
     def start(self) -> None:
         """Start the database and the switch."""
@@ -140,12 +143,15 @@ class OpenVSwitch(Dut):
             # --retry: the daemon may not be listening yet.
             self._vsctl("--retry", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", *columns)
             self._switch = self._start_daemon(
-                "ovs-vswitchd", [self._daemon[0], f"unix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'vswitchd.ctl'}"]
+                "ovs-vswitchd", [*self._switch_command(), f"unix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'vswitchd.ctl'}"]
             )
             # The command returns when the daemon has read the setting: it has no --no-wait.
             self._vsctl("set", "Open_vSwitch", ".", "external_ids:lab=started", timeout_s=30)
         except HostError as error:
             raise self._failure("did not start", error) from error
+
+    def _switch_command(self) -> list[str]:
+        return [self._program]
 
     def _start_daemon(self, name: str, argv: Sequence[str]) -> Process:
         return self.host.start(name, [*argv, "-vsyslog:off", "-vconsole:info"], env=self._env, cpus=self.placement.cpus)
@@ -264,7 +270,7 @@ class OpenVSwitch(Dut):
 
     def check(self) -> None:
         """Check that database and switch are running."""
-        if not self.processes():
+        if self._database is None:
             raise DutError(f"{self.title} was not started")
         super().check()
 
@@ -277,6 +283,7 @@ class OpenVSwitch(Dut):
                 # Plain `exit` leaves the datapath's taps behind.
                 self._appctl(control, "exit", *(["--cleanup"] if process is self._switch else []), check=False)
             process.stop()
+        super().stop()
         # A killed daemon could not clean up.
         for name in (*self._bridges, *(() if self._had_datapath_tap else (DATAPATH_TAP,))):
             if self._has_interface(name):
@@ -322,8 +329,8 @@ class OpenVSwitch(Dut):
         return counters.polling_cycles(counters.parse_polling_threads(output))
 
     def processes(self) -> Sequence[Process]:
-        """Return the switch and its database."""
-        return [process for process in (self._switch, self._database) if process is not None]
+        """Return the switch, its database, and what else the device launched."""
+        return [process for process in (self._switch, self._database, *self._launched) if process is not None]
 
     def versions(self) -> dict[str, str]:
         """Return the version of Open vSwitch, and of DPDK if built in."""
@@ -452,6 +459,43 @@ class OvsDpdk(OpenVSwitch):
     }
     settings: OvsDpdkSettings
 
+    def __init__(self, settings: DutSettings, placement: Placement) -> None:
+        """Store validated settings."""
+        super().__init__(settings, placement)
+        self._veth = DpdkVeth(self, self.settings.veth_mode)
+
+    def prepare(self) -> None:
+        """Check for the daemons and their tools."""
+        super().prepare()
+        self._veth.prepare()
+
+    def start(self) -> None:
+        """Start the daemon of its libpcap, the database and the switch."""
+        self._veth.start()
+        super().start()
+
+    def collect(self) -> dict[str, int]:
+        """Return the counters of Open vSwitch, and the drops of its libpcap's daemon."""
+        return super().collect() | self._veth.dropped([port for port in self._ports if port.cable.kind is CableKind.VETH])
+
+    def busy_s(self) -> float | None:
+        """Return the polling threads' processing cycles as time, and the time of its libpcap's daemon."""
+        busy_s = super().busy_s()
+        return None if busy_s is None else busy_s + self._veth.busy_s()
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of Open vSwitch and DPDK, and of Ringroad if its libpcap is used."""
+        return super().versions() | self._veth.versions()
+
+    def port_modes(self) -> dict[str, str]:
+        """Return type and mode of each port; of one on a veth pair also DPDK's driver and its libpcap."""
+        modes = super().port_modes()
+        veth = {str(port.number): self._veth.port_mode(port.cable) for port in self._ports if port.cable.kind is CableKind.VETH}
+        return modes | {number: f"{modes[number]}, {mode}" for number, mode in veth.items()}
+
+    def _switch_command(self) -> list[str]:
+        return self._veth.command(super()._switch_command())
+
     @property
     def _daemon(self) -> tuple[str, str]:
         return DPDK_DAEMON, "openvswitch-switch-dpdk"
@@ -498,8 +542,8 @@ class OvsDpdk(OpenVSwitch):
             raise DutError(
                 f"{self.title}: DPDK's net_af_xdp has one queue on veth ({cable.name}), not {queues}: use vhost-user, or one queue"
             )
-        devargs = f"net_af_xdp_{cable.name},iface={cable.dut_end}" + (f",queue_count={queues}" if queues > 1 else "")
-        return f"xdp-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": devargs, "options:n_rxq": str(queues)}
+        devargs = self._veth.devargs(f"_{cable.name}", cable)
+        return f"dpdk-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": devargs, "options:n_rxq": str(queues)}
 
 
 def _under(port: DutPort) -> str:

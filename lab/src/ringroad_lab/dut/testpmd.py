@@ -13,6 +13,7 @@ from pydantic import Field
 from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until_none
+from ringroad_lab.dut.dpdk_veth import DpdkVeth, VethMode
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Process
@@ -50,6 +51,8 @@ class TestpmdSettings(DutSettings):
     """Settings of testpmd."""
 
     forward_mode: ForwardMode = ForwardMode.IO
+    veth_mode: VethMode = VethMode.AF_XDP
+    """Driver of its ports on veth pairs."""
     descriptors: Annotated[int, Field(ge=64, le=4096)] = 1024
     """Descriptors of each ring."""
     burst_frames: Annotated[int, Field(ge=1, le=512)] = 32
@@ -79,6 +82,7 @@ class Testpmd(Dut):
         # Folder of DPDK's sockets (EAL, eal_create_runtime_dir).
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
         self._commands = placement.host.folder / f"{self._prefix}.commands"
+        self._veth = DpdkVeth(self, self.settings.veth_mode)
         self._process: Process | None = None
         self._queries = 0
         """Number of queries of the forward statistics so far."""
@@ -92,9 +96,11 @@ class Testpmd(Dut):
         self._program = self.host.require("dpdk-testpmd", "dpdk-dev")
         self.host.require("stdbuf", "coreutils")
         self._telemetry = self.host.require("dpdk-telemetry.py", "dpdk")
+        self._veth.prepare()
 
     def start(self) -> None:
-        """Do nothing: testpmd takes its ports as start arguments."""
+        """Start the daemon of its libpcap; testpmd itself takes its ports as start arguments."""
+        self._veth.start()
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
         """Start testpmd with its ports, the two of each pair adjacent."""
@@ -133,13 +139,17 @@ class Testpmd(Dut):
             # Standard output is not a terminal: without this it would be buffered.
             "stdbuf",
             "-oL",
-            self._program,
+            *self._veth.command([self._program]),
             f"--lcores={lcores}",
             *(cards or ["--no-pci"]),
             *memory,
             f"-m{MEMORY_MIB}",
             f"--file-prefix={self._prefix}",
-            *(f"--vdev={_device(number, port.cable)}" for number, port in enumerate(self._ports) if port.cable.kind is not CableKind.VFIO),
+            *(
+                f"--vdev={self._device(number, port.cable)}"
+                for number, port in enumerate(self._ports)
+                if port.cable.kind is not CableKind.VFIO
+            ),
             "--",
             f"--forward-mode={self.settings.forward_mode}",
             "--port-topology=paired",
@@ -178,6 +188,7 @@ class Testpmd(Dut):
         """Check that testpmd is running."""
         if why := self._process.death() if self._process else "was not started":
             raise DutError(f"{self.title} {why}")
+        self._veth.check()
 
     def collect(self) -> dict[str, int]:
         """Return the counters of its ports."""
@@ -191,11 +202,11 @@ class Testpmd(Dut):
         for index, frames in dropped_by_port(self._forward_stats()).items():
             if index < len(self._ports):
                 collected[f"{self._ports[index].number}.tx_dropped"] = frames
-        return collected
+        return collected | self._veth.dropped([port for port in self._ports if port.cable.kind is CableKind.VETH])
 
     def busy_s(self) -> float | None:
-        """Return the total time of bursts with frames (testpmd's user guide, "show fwd")."""
-        return busy_time_s(self._forward_stats())
+        """Return the total time of bursts with frames (testpmd's user guide, "show fwd"), and that of its libpcap's daemon."""
+        return busy_time_s(self._forward_stats()) + self._veth.busy_s()
 
     def _forward_stats(self) -> str:
         """Return the output so far, with the answer to `show fwd stats all` at the end."""
@@ -215,21 +226,21 @@ class Testpmd(Dut):
         """Return the version of DPDK."""
         completed = self.host.run([self._program, "-v"], env=self._env, check=False)
         match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
-        return {"DPDK": match[1]} if match else {}
+        return ({"DPDK": match[1]} if match else {}) | self._veth.versions()
 
     def port_modes(self) -> dict[str, str]:
         """Return the driver of each port."""
         memory = "huge pages" if self.placement.huge_pages else "ordinary pages"
-        return {str(port.number): f"{_mode(index, port.cable)}, {memory}" for index, port in enumerate(self._ports)}
+        return {str(port.number): f"{self._mode(index, port.cable)}, {memory}" for index, port in enumerate(self._ports)}
 
     def logs(self) -> Sequence[LogExcerpt]:
         """Return the output without the answers to the queries before and after each trial."""
         return [LogExcerpt(source=process.name, text=without_answers(process.output())) for process in self.processes()]
 
     def stop(self) -> None:
-        """Stop testpmd."""
+        """Stop testpmd and the daemon of its libpcap."""
+        super().stop()
         if self._process is not None:
-            self._process.stop()
             # Sockets that DPDK leaves behind.
             self.host.run(["rm", "-rf", str(self.host.folder / "dpdk" / self._prefix)])
 
@@ -242,6 +253,29 @@ class Testpmd(Dut):
             return [dict(answers[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
         except (HostError, ValueError, LookupError, TypeError) as error:
             raise DutError(f"{self.title} does not report its counters: {error}") from error
+
+    def _mode(self, number: int, cable: Cable) -> str:
+        match cable.kind:
+            case CableKind.VFIO:
+                return f"card {cable.dut_end}"
+            case CableKind.VETH:
+                return self._veth.port_mode(cable)
+            case _:
+                return self._device(number, cable).split(",")[0].rstrip("0123456789")
+
+    def _device(self, number: int, cable: Cable) -> str:
+        """Return DPDK's virtual device for the device's end of a cable."""
+        match cable.kind:
+            case CableKind.VHOST_USER:
+                client = "" if cable.is_dut_server else ",client=1"
+                return f"net_vhost{number},iface={cable.dut_end},queues={cable.queues}{client}"
+            case CableKind.MEMIF:
+                role = "server" if cable.is_dut_server else "client"
+                return f"net_memif{number},id=0,role={role},socket={cable.dut_end},socket-abstract=no"
+            case CableKind.VETH:
+                return self._veth.devargs(str(number), cable)
+            case _:
+                raise DutError(f"DPDK testpmd has no port for {cable.kind} ({cable.name})")
 
 
 def dropped_by_port(output: str) -> dict[int, int]:
@@ -258,24 +292,3 @@ def busy_time_s(output: str) -> float:
     """Return the time spent on frames from testpmd's latest report; testpmd omits it until there were frames."""
     reports = _CYCLES.findall(output)
     return int(reports[-1][0]) / (int(reports[-1][1]) * 1e6) if reports else 0.0
-
-
-def _mode(number: int, cable: Cable) -> str:
-    if cable.kind is CableKind.VFIO:
-        return f"card {cable.dut_end}"
-    return _device(number, cable).split(",")[0].rstrip("0123456789")
-
-
-def _device(number: int, cable: Cable) -> str:
-    """Return DPDK's virtual device for the device's end of a cable."""
-    match cable.kind:
-        case CableKind.VHOST_USER:
-            client = "" if cable.is_dut_server else ",client=1"
-            return f"net_vhost{number},iface={cable.dut_end},queues={cable.queues}{client}"
-        case CableKind.MEMIF:
-            role = "server" if cable.is_dut_server else "client"
-            return f"net_memif{number},id=0,role={role},socket={cable.dut_end},socket-abstract=no"
-        case CableKind.VETH:
-            return f"net_af_xdp{number},iface={cable.dut_end},start_queue=0,queue_count={cable.queues}"
-        case _:
-            raise DutError(f"DPDK testpmd has no port for {cable.kind} ({cable.name})")

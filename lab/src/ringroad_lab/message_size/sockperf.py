@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from ringroad_lab.errors import GeneratorError, HostError
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.station import Station
+from ringroad_lab.message_size.watch import SweepWatch
 
 PORT = 11111
 # Each message contains sockperf's header (sockperf(1): --msg-size).
@@ -30,8 +32,9 @@ def measure_by_sockperf(
     sizes_bytes: Sequence[int],
     *,
     seconds_each: int,
+    watch: SweepWatch,
 ) -> list[Point]:
-    """Measure each message size for some seconds.
+    """Measure each message size for some seconds, as a part of the sweep.
 
     Raises:
         GeneratorError: sockperf failed, or no message returned.
@@ -41,7 +44,10 @@ def measure_by_sockperf(
     where = ["-i", receiver.address, "-p", str(PORT), *tcp]
     server = receiver.serve("sockperf server", ["sockperf", "server", *where], protocol, PORT)
     try:
-        return [Point(size, _measure(sender, where, size, seconds_each)) for size in sizes_bytes]
+        return [
+            Point(size, watch.over(f"sockperf-{protocol}, {size} bytes", partial(_measure, sender, where, size, seconds_each)))
+            for size in sizes_bytes
+        ]
     finally:
         server.stop()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Literal
 
 from ringroad_lab.cable.interface import CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
@@ -22,6 +23,7 @@ from ringroad_lab.message_size.netpipe import measure_by_netpipe
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
 from ringroad_lab.message_size.station import Station
+from ringroad_lab.message_size.watch import SweepWatch
 from ringroad_lab.method.message_size import MessageSizeSettings, StationKind, StationSettings, Tool
 from ringroad_lab.method.tcp_load import TcpLoadSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
@@ -114,9 +116,13 @@ def joined_stations(
 
 
 def sweep_message_sizes(
-    dut: Dut, stations: tuple[Station, Station], settings: MessageSizeSettings, on_step: Callable[[str], None] = lambda step: None
+    dut: Dut,
+    stations: tuple[Station, Station],
+    settings: MessageSizeSettings,
+    watch: SweepWatch,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> Outcome:
-    """Measure between two stations.
+    """Measure between two stations, and watch what others do meanwhile.
 
     Raises:
         LabError: the measurement failed.
@@ -129,7 +135,7 @@ def sweep_message_sizes(
     for tool in settings.tools:
         on_step(f"measuring message sizes by {tool}")
         try:
-            (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings)))
+            (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings, watch)))
         except LabError:
             # The error of a device or station that has ended explains more than the error of a tool without a peer.
             _check(dut, stations)
@@ -146,14 +152,15 @@ def sweep_message_sizes(
         }
         if dut_cost.kernel_s is not None:
             metrics[f"{name}_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
-    has_process = any(name.endswith("_dut_processors") for name in metrics)
-    costs = ("_dut_processors" if has_process else "_kernel_processors", "_stations_processors", "_memory_bytes")
+    # A device with processes may pass frames within the kernel, too.
+    costs = ("_dut_processors", "_kernel_processors", "_stations_processors", "_memory_bytes")
     return Outcome(
         status=MeasurementStatus.OK,
         headline=f"{_metric_name(settings.tools[0])}_throughput_bps",
         compared=tuple(name for name in metrics if name.endswith(costs)),
         metrics=metrics,
         curves=tuple(curves),
+        parts=tuple(watch.parts),
     )
 
 
@@ -177,18 +184,14 @@ def _processors(value: float) -> Metric:
     return Metric(value=max(0.0, value), unit="processors", better=Better.LOWER, resolution=PROCESSORS_RESOLUTION)
 
 
-def _points(stations: tuple[Station, Station], tool: Tool, settings: MessageSizeSettings) -> list[Point]:
+def _points(stations: tuple[Station, Station], tool: Tool, settings: MessageSizeSettings, watch: SweepWatch) -> list[Point]:
     sender, receiver = stations
     if tool == "netpipe":
-        return measure_by_netpipe(
-            sender,
-            receiver,
-            max_bytes=settings.max_bytes,
-            perturbation_bytes=settings.perturbation_bytes,
-            timeout_s=settings.timeout_s,
-        )
+        limits = {"max_bytes": settings.max_bytes, "perturbation_bytes": settings.perturbation_bytes}
+        return watch.over(tool, partial(measure_by_netpipe, sender, receiver, **limits, timeout_s=settings.timeout_s))
     sizes = sockperf_sizes(settings.max_bytes)
-    return measure_by_sockperf(sender, receiver, "udp" if tool == "sockperf-udp" else "tcp", sizes, seconds_each=settings.seconds_each)
+    protocol: Literal["udp", "tcp"] = "udp" if tool == "sockperf-udp" else "tcp"
+    return measure_by_sockperf(sender, receiver, protocol, sizes, seconds_each=settings.seconds_each, watch=watch)
 
 
 def _metric_name(tool: Tool) -> str:
@@ -214,9 +217,13 @@ def _curves(tool: Tool, points: Sequence[Point]) -> list[Curve]:
 
 
 def measure_tcp_load(
-    dut: Dut, stations: tuple[Station, Station], settings: TcpLoadSettings, on_step: Callable[[str], None] = lambda step: None
+    dut: Dut,
+    stations: tuple[Station, Station],
+    settings: TcpLoadSettings,
+    watch: SweepWatch,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> Outcome:
-    """Load the device with TCP between two stations.
+    """Load the device with TCP between two stations, and watch what others do meanwhile.
 
     Raises:
         LabError: the measurement failed.
@@ -224,7 +231,7 @@ def measure_tcp_load(
     on_step("loading by iperf3")
     of_dut = ProcessCosts(dut.placement.host, dut.processes())
     of_stations = ProcessCosts(dut.placement.host, [process for station in stations for process in station.processes()])
-    work = partial(iperf3.measure_by_iperf3, *stations, settings)
+    work = partial(watch.over, "iperf3", partial(iperf3.measure_by_iperf3, *stations, settings))
     try:
         (load, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, work))
     finally:
@@ -244,4 +251,5 @@ def measure_tcp_load(
         headline="tcp_load_throughput_bps",
         compared=tuple(name for name in metrics if name.endswith(("_processors", "_memory_bytes"))),
         metrics=metrics,
+        parts=tuple(watch.parts),
     )

@@ -268,7 +268,7 @@ def warnings(record: RunRecord) -> list[str]:
         found.append("The run has no measurement.")
     if record.link_bps:
         found += _beyond_line_rate(record, record.link_bps)
-    tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
+    tally = tally_disturbances(watched for m in record.measurements for watched in m.watched)
     if tally.left:
         text = tally.describe()
         found.append(f"{text[0].upper()}{text[1:]}.")

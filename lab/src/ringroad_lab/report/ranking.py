@@ -31,7 +31,7 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     if not others:
         return f"{best} has {figures[best]}"
     whole = ", ".join(f"{dut} {figures[dut]}" for dut in (best, *others))
-    tally = tally_disturbances(trial for m in kept for trial in m.trials)
+    tally = tally_disturbances(watched for m in kept for watched in m.watched)
     if tally.left:
         return (
             f"the order of the devices by {title} is not decided ({whole}): {tally.describe()}; a quieter machine, `isolation`, or more "

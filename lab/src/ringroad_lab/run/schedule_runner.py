@@ -334,7 +334,7 @@ class ScheduleRunner:
         counters: dict[str, int],
         steps: tuple[StepRecord, ...] = (),
     ) -> None:
-        tally = tally_disturbances(trials)
+        tally = tally_disturbances((*trials, *outcome.parts))
         if tally.left and outcome.metrics:
             status = MeasurementStatus.DISTURBED if outcome.status is MeasurementStatus.OK else outcome.status
             outcome = outcome.model_copy(update={"status": status, "reasons": (*outcome.reasons, tally.describe())})

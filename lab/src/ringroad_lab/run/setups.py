@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from ringroad_lab.dut.interface import Dut, Placement
 from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.message_size.station import Station
 from ringroad_lab.message_size.sweep import STATIONS, joined_stations, measure_tcp_load, station_cable, sweep_message_sizes
-from ringroad_lab.method.interface import MethodSettings
+from ringroad_lab.message_size.watch import SweepWatch
+from ringroad_lab.method.interface import DisturbedRepeats, MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings, StationSettings
 from ringroad_lab.method.tcp_load import TcpLoadSettings
 from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
@@ -28,6 +30,7 @@ from ringroad_lab.setup.ceilings import Ceilings
 from ringroad_lab.setup.drivers import find_dut, huge_pages_mib, read_settings, with_build
 from ringroad_lab.setup.dut_record import dut_record
 from ringroad_lab.setup.test_setup import TestSetup
+from ringroad_lab.trial import DisturbanceLimits
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class RealStations:
     dut: Dut
     stations: tuple[Station, Station]
     settings: StationSettings
+    limits: DisturbanceLimits
+    cpus: frozenset[int]
+    """Processors of the stations, and of a device with processes."""
     on_step: Callable[[str], None]
 
     def record(self) -> DutRecord:
@@ -72,10 +78,15 @@ class RealStations:
 
     def measure(self) -> Outcome:
         """Load with TCP, or sweep message sizes, between the stations."""
+        witness = Witness(self.cpus, self.limits.limit, self._pids, View.outside())
+        watch = SweepWatch(witness, DisturbedRepeats(self.limits))
         if isinstance(self.settings, TcpLoadSettings):
-            return measure_tcp_load(self.dut, self.stations, self.settings, self.on_step)
+            return measure_tcp_load(self.dut, self.stations, self.settings, watch, self.on_step)
         assert isinstance(self.settings, MessageSizeSettings)
-        return sweep_message_sizes(self.dut, self.stations, self.settings, self.on_step)
+        return sweep_message_sizes(self.dut, self.stations, self.settings, watch, self.on_step)
+
+    def _pids(self) -> tuple[int, ...]:
+        return tuple(process.pid for part in (self.dut, *self.stations) for process in part.processes())
 
     def collect(self) -> dict[str, int]:
         """Return the device's counters."""
@@ -163,7 +174,8 @@ class RealSetups:
             with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
                 parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
                 with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
-                    joined = RealStations(choice, dut, stations, settings, on_step)
+                    used = frozenset().union(*station_cpus, cpus.dut if dut.processes() else ())
+                    joined = RealStations(choice, dut, stations, settings, scenario.disturbance, used, on_step)
                     yield joined, LabelledSamples(choice.label, sampler, joined.logs)
         finally:
             host.close()

@@ -66,9 +66,15 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, problems: list[Problem
             path = ("dut", dut.label, "driver") if is_described and table.dut[dut.label].driver else ("duts",)
             problems.append(Problem(path, f"there is no driver '{dut.driver}'{suggest(dut.driver, DUTS)}"))
             continue
-        validate(driver_type.settings_type, dut.settings, ("dut", dut.label, "settings"), problems)
+        settings = validate(driver_type.settings_type, dut.settings, ("dut", dut.label, "settings"), problems)
         _check_builds(scenario, dut, problems)
         kind = scenario.physical_of(dut)
+        if settings is not None and (why := settings.why_stations_only(kind)):
+            methods = [
+                method.name for method in scenario.methods if method.name in METHODS and not METHODS[method.name].is_between_stations
+            ]
+            if methods:
+                problems.append(Problem(("dut", dut.label, "settings"), f"{', '.join(methods)} cannot measure it: {why}"))
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
         reached = _check_generator(scenario, dut, problems)
         if kind not in driver_type.carries:
