@@ -12,7 +12,9 @@ RELEASE ?= $(COMPAT)/../target/release
 .PHONY: install-compat
 install-compat: $(RELEASE)/libringroad_c.so $(RELEASE)/libringroad_libsze2.so ## what programs in C need, to $DESTDIR$PREFIX (/usr/local)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include $(COMPAT)/include/*.h
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/include/net $(COMPAT)/include/net/*.h
+	for folder in net netmap-2012 netmap-2012/net; do \
+		install -Dm644 -t $(DESTDIR)$(PREFIX)/include/$$folder $(COMPAT)/include/$$folder/*.h; \
+	done
 	install -Dm644 $(RELEASE)/libringroad_c.so $(DESTDIR)$(LIBDIR)/libringroad.so.0
 	ln -sf libringroad.so.0 $(DESTDIR)$(LIBDIR)/libringroad.so
 	install -Dm644 $(RELEASE)/libringroad_libsze2.so $(DESTDIR)$(LIBDIR)/libsze2.so.0

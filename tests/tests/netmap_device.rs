@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringroad_tests::command::run;
+use ringroad_tests::command::{run, start, summary};
 use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::network::{NetworkNamespace, is_root, patience_s};
 use ringroad_tests::service::Service;
@@ -73,6 +73,11 @@ fn requests_answer_as_in_the_manual() {
 #[test]
 fn programs_of_the_older_interface_are_served() {
     passes(&Daemon::start(), &[], "legacy", &[]);
+}
+
+#[test]
+fn programs_of_2012_move_cur_read_avail_and_keep_reserved_slots() {
+    passes(&Daemon::start(), &[], "api_2012", &[]);
 }
 
 #[test]
@@ -167,6 +172,40 @@ fn a_bridge_within_one_region_exchanges_buffers() {
 }
 
 #[test]
+fn the_exchange_that_the_paper_of_2012_prints_forwards_frames() {
+    const FRAMES: &str = "20000";
+    let daemon = Daemon::start();
+    let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
+    let expect = expect.to_str().unwrap();
+    let mut expected = Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect, "x}2", FRAMES]));
+    let _ = expected.await_line("ready");
+    let program = compiled(daemon.folder(), "tests/device", "printed_2012", &[]);
+    let forwarder = ["run", "--no-pcap", "--", program.to_str().unwrap(), "forward", "x}1", "x{2"];
+    let _forwarder = Service::start(daemon.ringroad(&forwarder));
+    let mut source = Service::start(linked(&daemon, "examples", "source", &["netmap:x{1", FRAMES]));
+    for program in [&mut source, &mut expected] {
+        let (status, printed) = program.await_end();
+        assert!(status.success(), "{printed}");
+    }
+}
+
+#[test]
+fn the_generator_that_the_paper_of_2012_prints_sends_on_its_interface() {
+    if !is_root() {
+        return;
+    }
+    let namespace = interfaces("ix0", "far");
+    let daemon = Daemon::within(&namespace);
+    let mut receiver =
+        start(daemon.ringroad_within(&namespace, &["--json", "recv", "far", "--count", "5000"]));
+    let program = compiled(daemon.folder(), "tests/device", "printed_2012", &[]);
+    let generator = ["run", "--no-pcap", "--", program.to_str().unwrap(), "generate"];
+    let _generator = Service::start(daemon.ringroad_within(&namespace, &generator));
+    let summary = summary(&mut receiver);
+    assert_eq!((&summary["frames"], &summary["bytes"]), (&5000.into(), &300_000.into()), "{summary}");
+}
+
+#[test]
 fn a_waiting_netmap_program_notices_the_daemons_end() {
     let daemon = Daemon::start();
     let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
@@ -178,10 +217,11 @@ fn a_waiting_netmap_program_notices_the_daemons_end() {
     assert!(!status.success(), "{printed}");
 }
 
-fn two_interfaces() -> NetworkNamespace {
+/// A network namespace with two interfaces, connected to each other.
+fn interfaces(one: &str, other: &str) -> NetworkNamespace {
     let namespace = NetworkNamespace::new();
-    namespace.run(&["ip", "link", "add", "here", "type", "veth", "peer", "name", "there"]);
-    for interface in ["here", "there"] {
+    namespace.run(&["ip", "link", "add", one, "type", "veth", "peer", "name", other]);
+    for interface in [one, other] {
         namespace.set(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1");
         namespace.run(&["ip", "link", "set", interface, "up"]);
     }
@@ -193,7 +233,7 @@ fn interfaces_have_rings_and_can_be_attached() {
     if !is_root() {
         return;
     }
-    let namespace = two_interfaces();
+    let namespace = interfaces("here", "there");
     passes(
         &Daemon::within(&namespace),
         &["ip", "netns", "exec", namespace.name()],
@@ -207,7 +247,7 @@ fn a_program_finds_the_interfaces_of_its_own_namespace() {
     if !is_root() {
         return;
     }
-    let namespace = two_interfaces();
+    let namespace = interfaces("here", "there");
     passes(&Daemon::start(), &["ip", "netns", "exec", namespace.name()], "interface", &["here", "there"]);
 }
 

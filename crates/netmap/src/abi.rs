@@ -21,6 +21,10 @@ pub const NEWEST_API_VERSION: u32 = 15;
 pub const NIOCGINFO: u32 = 0xC03C_6991;
 /// Request `NIOCREGIF`: legacy binding and switch commands, [`LegacyRequest`].
 pub const NIOCREGIF: u32 = 0xC03C_6992;
+/// Request `NIOCGINFO` of programs of 2012: [`LegacyRequest`], and a spare word.
+pub const NIOCGINFO_2012: u32 = 0xC040_6991;
+/// Request `NIOCREGIF` of programs of 2012: [`LegacyRequest`], and a spare word.
+pub const NIOCREGIF_2012: u32 = 0xC040_6992;
 /// Request `NIOCTXSYNC`: no argument.
 pub const NIOCTXSYNC: u32 = 0x0000_6994;
 /// Request `NIOCRXSYNC`: no argument.
@@ -33,7 +37,17 @@ pub const NIOCCTRL: u32 = 0xC058_6997;
 /// Whether `request` is one of the above; the upper half may be a sign extension, and is ignored.
 #[must_use]
 pub fn is_device_request(request: u64) -> bool {
-    matches!(request as u32, NIOCGINFO | NIOCREGIF | NIOCTXSYNC | NIOCRXSYNC | NIOCCONFIG | NIOCCTRL)
+    matches!(
+        request as u32,
+        NIOCGINFO
+            | NIOCREGIF
+            | NIOCGINFO_2012
+            | NIOCREGIF_2012
+            | NIOCTXSYNC
+            | NIOCRXSYNC
+            | NIOCCONFIG
+            | NIOCCTRL
+    )
 }
 
 /// Types of requests (`NETMAP_REQ_*`).
@@ -139,6 +153,8 @@ pub mod register_flag {
     pub const DO_RX_POLL: u64 = 0x1_0000;
     /// Flag `NR_NO_TX_POLL`.
     pub const NO_TX_POLL: u64 = 0x2_0000;
+    /// No flag of netmap: the program moves only `cur`, and reads `avail`, as in 2012.
+    pub const OF_2012: u64 = 1 << 63;
 }
 
 /// Commands of legacy requests (`nr_cmd`).

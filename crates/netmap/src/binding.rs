@@ -12,7 +12,7 @@ use ringroad_ring::ring_view::{Cursors, RingView};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::abi::register_flag::NO_TX_POLL;
+use crate::abi::register_flag::{NO_TX_POLL, OF_2012};
 use crate::bell::Bell;
 use crate::bound_ring::BoundRing;
 use crate::daemon_link;
@@ -198,20 +198,46 @@ impl Binding {
         outcome | SyncOutcome::READY.when(outcome == SyncOutcome::SKIPPED && cursors.cur != cursors.tail)
     }
 
+    #[inline]
+    fn is_of_2012(&self) -> bool {
+        self.bound.flags & OF_2012 != 0
+    }
+
+    /// Prepares new rings for a program of 2012. What such a program keeps of a shared ring is left alone.
+    pub(crate) fn begin_as_2012(&self) {
+        if self.is_of_2012() {
+            for ring in self.rings() {
+                if ring.users() <= 1 {
+                    ring.view.clear_reserved();
+                }
+                ring.view.show_available();
+            }
+        }
+    }
+
     /// Syncs the tx rings. `idle_too`: also the rings on which the program has done nothing.
     #[inline(always)]
     fn sync_tx(&self, idle_too: bool, intent: SyncIntent) -> SyncOutcome {
+        if self.is_of_2012() {
+            derive_heads(&self.tx);
+        }
         let mut outcome = SyncOutcome::default();
         for ring in &self.tx {
             if idle_too || ring.has_news() {
                 outcome |= self.sync_ring(ring, ring.view.cursors_shown(), intent);
             }
         }
+        if self.is_of_2012() {
+            show_available(&self.tx, outcome);
+        }
         outcome
     }
 
     #[inline(always)]
     fn sync_rx(&self, intent: SyncIntent) -> SyncOutcome {
+        if self.is_of_2012() {
+            derive_heads(&self.rx);
+        }
         let mut outcome = SyncOutcome::default();
         let mut now = None;
         for ring in &self.rx {
@@ -225,6 +251,9 @@ impl Binding {
                 let now = now.get_or_insert_with(|| clock_gettime(ClockId::Realtime));
                 ring.view.stamp(now.tv_sec, i64::from(now.tv_nsec as u32 / 1000));
             }
+        }
+        if self.is_of_2012() {
+            show_available(&self.rx, outcome);
         }
         outcome
     }
@@ -377,6 +406,26 @@ impl Binding {
         for ring in self.awaited(events).filter(|ring| ring.users() <= 1) {
             ring.sleeping_flag().store(0, Ordering::Relaxed);
         }
+    }
+}
+
+/// Takes over what a program of 2012 has done in `rings`.
+#[cold]
+fn derive_heads(rings: &[BoundRing]) {
+    for ring in rings {
+        ring.view.derive_head(ring.direction == Direction::Rx);
+    }
+}
+
+/// Shows a program of 2012 the `outcome` of a sync of `rings`.
+#[cold]
+fn show_available(rings: &[BoundRing], outcome: SyncOutcome) {
+    for ring in rings {
+        if outcome.intersects(SyncOutcome::BAD_INDEXES) {
+            // Also a wrong `reserved` is put right.
+            ring.view.clear_reserved();
+        }
+        ring.view.show_available();
     }
 }
 

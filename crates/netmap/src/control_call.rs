@@ -1,6 +1,6 @@
 //! `ioctl` on a device: reads the program's arguments, checks them in the documented order, and writes the reply back.
 //!
-//! - `current` and `option_list`: NIOCCTRL. `legacy`: NIOCREGIF and NIOCGINFO.
+//! - `current` and `option_list`: NIOCCTRL. `legacy`: NIOCREGIF and NIOCGINFO, of today and of 2012.
 //! - `requests`: the requests of both. `external_memory`: identity of the program's memory.
 
 mod current;
@@ -14,7 +14,10 @@ mod tests;
 
 use rustix::io::Errno;
 
-use crate::abi::{ConfigRequest, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
+use crate::abi::{
+    ConfigRequest, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCGINFO_2012, NIOCREGIF, NIOCREGIF_2012, NIOCRXSYNC,
+    NIOCTXSYNC,
+};
 use crate::descriptor::NetmapFile;
 use crate::user_memory::read;
 
@@ -29,10 +32,14 @@ pub fn control(device: &dyn NetmapFile, request: u64, argument: usize) -> Result
     match request as u32 {
         NIOCTXSYNC => device.tx_sync(),
         NIOCRXSYNC => device.rx_sync(),
-        NIOCCTRL | NIOCREGIF | NIOCGINFO | NIOCCONFIG if argument == 0 => Err(Errno::INVAL),
+        NIOCCTRL | NIOCREGIF | NIOCGINFO | NIOCREGIF_2012 | NIOCGINFO_2012 | NIOCCONFIG if argument == 0 => {
+            Err(Errno::INVAL)
+        }
         NIOCCTRL => current::control(device, argument),
         NIOCREGIF => legacy::bind_or_command(device, argument),
         NIOCGINFO => legacy::information(device, argument),
+        NIOCREGIF_2012 => legacy::bind_of_2012(device, argument),
+        NIOCGINFO_2012 => legacy::information_of_2012(device, argument),
         NIOCCONFIG => {
             let _for_no_module: ConfigRequest = read(argument)?;
             Err(Errno::INVAL)

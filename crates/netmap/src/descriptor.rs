@@ -41,6 +41,12 @@ pub trait NetmapFile {
         csb: Option<CsbOption>,
     ) -> Result<Bound, Errno>;
 
+    /// Notes the port whose sizes a program of 2012 has asked for: such a program may map the region before it binds.
+    fn expect_early_mapping(&self, name: String);
+
+    /// Returns, once, the binding to all rings of port `name` that a mapping made before the program did.
+    fn take_early_binding(&self, name: &str) -> Option<Bound>;
+
     /// Sends any request that neither binds nor needs a binding.
     ///
     /// # Errors

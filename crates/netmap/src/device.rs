@@ -3,12 +3,12 @@
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest, Register};
+use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest, PortSizes, Register};
 use rustix::io::Errno;
 
-use crate::abi::CsbOption;
+use crate::abi::{CsbOption, mode, register_flag};
 use crate::binding::Binding;
 use crate::csb::{Csb, check_alignment};
 use crate::daemon_link;
@@ -25,6 +25,19 @@ pub struct NetmapDevice {
     binding: OnceLock<Binding>,
     csb: OnceLock<Csb>,
     sync_loop: LoopState,
+    early_mapping: Mutex<EarlyMapping>,
+}
+
+/// State of a device whose program, one of 2012, may map it before it binds it. In netmap of that time all interfaces
+/// lay in one region, which could always be mapped.
+#[derive(Debug, Default)]
+enum EarlyMapping {
+    #[default]
+    Unexpected,
+    /// A mapping binds the device to all rings of this port.
+    Expected(String),
+    /// A mapping has done so.
+    Done(String),
 }
 
 /// Devices of this process: every copy of a descriptor refers to the same device.
@@ -58,6 +71,7 @@ impl NetmapDevice {
             binding: OnceLock::new(),
             csb: OnceLock::new(),
             sync_loop: LoopState::default(),
+            early_mapping: Mutex::default(),
         });
         devices.push(Arc::downgrade(&device));
         device
@@ -81,6 +95,32 @@ impl NetmapDevice {
         Ok(self.binding.get_or_init(|| binding))
     }
 
+    fn early_mapping(&self) -> MutexGuard<'_, EarlyMapping> {
+        self.early_mapping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds the device for a mapping that comes before the program's own request.
+    fn bind_early(&self) -> Result<&Binding, Errno> {
+        let mut early_mapping = self.early_mapping();
+        let EarlyMapping::Expected(name) = &*early_mapping else { return Err(Errno::INVAL) };
+        let name = name.clone();
+        let request = Register {
+            name: name.clone(),
+            sizes: PortSizes::default(),
+            mem_id: 0,
+            ring_id: 0,
+            mode: mode::ALL_NIC,
+            extra_buffers: 0,
+            flags: register_flag::OF_2012,
+            offsets: None,
+            external_memory: None,
+            needs_exclusive: false,
+        };
+        self.register(request, None, None)?;
+        *early_mapping = EarlyMapping::Done(name);
+        self.binding().ok_or(Errno::INVAL)
+    }
+
     /// Binding, for syncs with the rings' own indexes.
     #[inline]
     fn synced(&self) -> Result<&Binding, Errno> {
@@ -102,7 +142,8 @@ impl NetmapDevice {
     /// The conditions of mmap(2): with `MAP_FIXED`, a mapping at `address` is replaced.
     ///
     /// # Errors
-    /// EINVAL if the device is not bound or the range is not in the region, and the errors of mmap(2).
+    /// EINVAL if the device is not bound or the range is not in the region, and the errors of mmap(2). Programs of 2012
+    /// may map before they bind; then the errors are those of binding, too.
     pub unsafe fn map(
         &self,
         address: *mut c_void,
@@ -111,7 +152,7 @@ impl NetmapDevice {
         flags: i32,
         offset: i64,
     ) -> Result<*mut c_void, Errno> {
-        let binding = self.binding().ok_or(Errno::INVAL)?;
+        let binding = self.binding().map_or_else(|| self.bind_early(), Ok)?;
         let region_bytes = binding.bound.geometry.pools_bytes();
         let end = u64::try_from(offset).ok().and_then(|offset| offset.checked_add(bytes as u64));
         if end.is_none_or(|end| end > region_bytes.next_multiple_of(PAGE as u64)) {
@@ -186,6 +227,7 @@ impl NetmapFile for NetmapDevice {
             return Err(Errno::IO);
         }
         let binding = self.bind(*bound, descriptors)?;
+        binding.begin_as_2012();
         if let Some(address) = external_memory {
             self.map_over(binding, address)?;
         }
@@ -193,6 +235,18 @@ impl NetmapFile for NetmapDevice {
             self.enable_csb(csb)?;
         }
         Ok(binding.bound.clone())
+    }
+
+    fn expect_early_mapping(&self, name: String) {
+        let mut early_mapping = self.early_mapping();
+        if !matches!(*early_mapping, EarlyMapping::Done(_)) {
+            *early_mapping = EarlyMapping::Expected(name);
+        }
+    }
+
+    fn take_early_binding(&self, name: &str) -> Option<Bound> {
+        let EarlyMapping::Done(bound_to) = std::mem::take(&mut *self.early_mapping()) else { return None };
+        self.binding().filter(|_| bound_to == name).map(|binding| binding.bound.clone())
     }
 
     fn ask(&self, request: NetmapRequest) -> Result<NetmapReply, Errno> {

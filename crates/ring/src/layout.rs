@@ -71,8 +71,12 @@ pub struct RingHeader {
     /// (d) Alignment that the datapath requires of buffers; 0 for software ports.
     pub buffer_align: u64,
     pad2: [u8; 56],
-    /// (p) Scratch space of the program; never touched here.
-    pub scratch: [u8; 128],
+    /// Slots from `cur` on that a program of 2012 owns: written by its own sync, never read.
+    pub available: u32,
+    /// (p) Received slots before `cur` that a program of 2012 keeps.
+    pub reserved: u32,
+    /// (p) Scratch space of the program, with the two words above where it is none of 2012; never touched here.
+    pub scratch: [u8; 120],
 }
 
 impl RingHeader {
@@ -106,7 +110,9 @@ impl RingHeader {
             offset_mask: 0,
             buffer_align: 0,
             pad2: [0; 56],
-            scratch: [0; 128],
+            available: 0,
+            reserved: 0,
+            scratch: [0; 120],
         }
     }
 }
@@ -189,7 +195,8 @@ const _: () = {
     assert!(offset_of!(RingHeader, timestamp) == 40);
     assert!(offset_of!(RingHeader, offset_mask) == 56);
     assert!(offset_of!(RingHeader, buffer_align) == 64);
-    assert!(offset_of!(RingHeader, scratch) == 128);
+    assert!(offset_of!(RingHeader, available) == 128);
+    assert!(offset_of!(RingHeader, reserved) == 132);
 
     assert!(size_of::<Slot>() == 16);
     assert!(align_of::<Slot>() == 8);

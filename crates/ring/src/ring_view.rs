@@ -191,13 +191,49 @@ impl RingView {
         Cursors { head, cur, tail, flags }
     }
 
+    /// Address of the header's field at `offset`, which is not below that of `head`.
+    #[inline]
+    fn field<T>(&self, offset: usize) -> NonNull<T> {
+        let from_cursors = offset - std::mem::offset_of!(RingHeader, head);
+        // SAFETY: the header lies whole in the mapping, so its fields do.
+        unsafe { self.cursors.cast::<u8>().add(from_cursors) }.cast()
+    }
+
+    fn counts_of_2012(&self) -> &[AtomicU32; 2] {
+        let counts = self.field(std::mem::offset_of!(RingHeader, available));
+        // SAFETY: mapped and 4-aligned (offset 128 of a 128-aligned object); accessed atomically.
+        unsafe { counts.as_ref() }
+    }
+
+    /// Sets `head` for a program of 2012, which moves only `cur`: as many slots before it stay the program's as
+    /// `reserved` says, if `keeps_reserved`. Values outside the ring become a `head` that a sync refuses.
+    pub fn derive_head(&self, keeps_reserved: bool) {
+        let [_, reserved] = self.counts_of_2012();
+        let [head, cur, ..] = self.cursors();
+        let kept = if keeps_reserved { reserved.load(Ordering::Relaxed) } else { 0 };
+        let first = match cur.load(Ordering::Relaxed) {
+            cur if cur < self.count && kept < self.count => distance(kept, cur, self.count),
+            _ => u32::MAX,
+        };
+        head.store(first, Ordering::Relaxed);
+    }
+
+    /// Shows a program of 2012 how many slots from `cur` on are its own.
+    pub fn show_available(&self) {
+        let Cursors { cur, tail, .. } = self.cursors_shown();
+        let own = if cur.max(tail) < self.count { distance(cur, tail, self.count) } else { 0 };
+        self.counts_of_2012()[0].store(own, Ordering::Relaxed);
+    }
+
+    /// Ends what a program of 2012 keeps of received slots.
+    pub fn clear_reserved(&self) {
+        self.counts_of_2012()[1].store(0, Ordering::Relaxed);
+    }
+
     /// Stamps the ring with the time of a sync: seconds and microseconds since the Unix epoch.
     #[inline]
     pub fn stamp(&self, seconds: i64, microseconds: i64) {
-        let offset = std::mem::offset_of!(RingHeader, timestamp) - std::mem::offset_of!(RingHeader, head);
-        // SAFETY: the header lies whole in the mapping, so `timestamp` does.
-        let address = unsafe { self.cursors.cast::<u8>().add(offset) };
-        let stamp = address.cast::<[AtomicI64; 2]>();
+        let stamp: NonNull<[AtomicI64; 2]> = self.field(std::mem::offset_of!(RingHeader, timestamp));
         // SAFETY: mapped, 8-aligned (offset 40 of a 128-aligned object), accessed atomically.
         let [to_seconds, to_microseconds] = unsafe { stamp.as_ref() };
         to_seconds.store(seconds, Ordering::Relaxed);

@@ -1,6 +1,10 @@
 //! NIOCREGIF and NIOCGINFO: one structure for all legacy requests, translated to requests of NIOCCTRL and back.
 //!
 //! On an error the program's structure stays as it was.
+//!
+//! The header for programs of 2012 gives these two requests numbers of their own. So its programs, which may set no
+//! version, differ from those that know `head`, and from those compiled with netmap's own header of that time, whose
+//! slots have another size.
 
 use ringroad_control::netmap::{NetmapRequest, PortSizes};
 use rustix::io::Errno;
@@ -20,6 +24,20 @@ fn checked(argument: usize) -> Result<LegacyRequest, Errno> {
     if request.version < API_VERSION { Err(Errno::INVAL) } else { Ok(request) }
 }
 
+/// Request of a program of 2012, which knows no commands, memory ids and modes: these fields were spare.
+fn of_2012(argument: usize) -> Result<LegacyRequest, Errno> {
+    let request: LegacyRequest = read(argument)?;
+    Ok(LegacyRequest {
+        command: legacy_command::NONE,
+        argument_1: 0,
+        argument_2: 0,
+        argument_3: 0,
+        flags: 0,
+        ring_id: request.ring_id & !legacy_ring::DO_RX_POLL,
+        ..request
+    })
+}
+
 impl LegacyRequest {
     fn sizes(&self) -> PortSizes {
         let Self { tx_slots, rx_slots, tx_rings, rx_rings, .. } = *self;
@@ -32,6 +50,14 @@ impl LegacyRequest {
         self.tx_rings = sizes.tx_rings;
         self.rx_rings = sizes.rx_rings;
     }
+
+    fn set_reply(&mut self, body: &RegisterBody) {
+        self.offset = body.offset as u32;
+        self.memory_bytes = body.memory_bytes as u32;
+        self.set_sizes(body.sizes);
+        self.argument_2 = body.mem_id;
+        self.argument_3 = body.extra_buffers;
+    }
 }
 
 /// Carries out NIOCREGIF.
@@ -39,7 +65,7 @@ pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Resul
     let mut request = checked(argument)?;
     let name = text(&request.name);
     match request.command {
-        legacy_command::NONE => bind(device, name, &mut request)?,
+        legacy_command::NONE => bind(device, name, &mut request, 0)?,
         legacy_command::ATTACH => {
             let mode = if request.argument_1 & 1 == 0 { mode::ALL_NIC } else { mode::NIC_AND_SOFTWARE };
             let mem_id = request.argument_2;
@@ -73,9 +99,36 @@ pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Resul
     write(argument, &request)
 }
 
+/// Carries out NIOCREGIF of a program of 2012, which may have mapped the region before.
+pub(super) fn bind_of_2012(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
+    let mut request = of_2012(argument)?;
+    let name = text(&request.name);
+    let wants_all_rings = request.ring_id & (legacy_ring::HARDWARE | legacy_ring::SOFTWARE) == 0;
+    match device.take_early_binding(&name).filter(|_| wants_all_rings) {
+        Some(bound) => {
+            let mut body = RegisterBody::default();
+            body.set_reply(&bound);
+            request.set_reply(&body);
+        }
+        None => bind(device, name, &mut request, register_flag::OF_2012)?,
+    }
+    write(argument, &request)
+}
+
 /// Carries out NIOCGINFO.
 pub(super) fn information(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
-    let mut request = checked(argument)?;
+    inform(device, argument, checked(argument)?)
+}
+
+/// Carries out NIOCGINFO of a program of 2012.
+pub(super) fn information_of_2012(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
+    let request = of_2012(argument)?;
+    inform(device, argument, request)?;
+    device.expect_early_mapping(text(&request.name));
+    Ok(())
+}
+
+fn inform(device: &dyn NetmapFile, argument: usize, mut request: LegacyRequest) -> Result<(), Errno> {
     let name = text(&request.name);
     if request.command == legacy_command::LIST {
         let at = (request.argument_1, u32::from(request.argument_2));
@@ -93,7 +146,13 @@ pub(super) fn information(device: &dyn NetmapFile, argument: usize) -> Result<()
     write(argument, &request)
 }
 
-fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) -> Result<(), Errno> {
+/// Binds the device. `flags`: flags of the binding besides those of the request.
+fn bind(
+    device: &dyn NetmapFile,
+    mut name: String,
+    request: &mut LegacyRequest,
+    mut flags: u64,
+) -> Result<(), Errno> {
     if device.bound_rings().is_some() {
         return Err(Errno::BUSY);
     }
@@ -104,7 +163,7 @@ fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) 
         0 => mode::ALL_NIC,
         mode => mode,
     };
-    let mut flags = u64::from(request.flags & !MODE_MASK);
+    flags |= u64::from(request.flags & !MODE_MASK);
     if request.ring_id & legacy_ring::NO_TX_POLL != 0 {
         flags |= register_flag::NO_TX_POLL;
     }
@@ -129,11 +188,7 @@ fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) 
         ..RegisterBody::default()
     };
     requests::register(device, name, &mut body, &RegisterOptions::default())?;
-    request.offset = body.offset as u32;
-    request.memory_bytes = body.memory_bytes as u32;
-    request.set_sizes(body.sizes);
-    request.argument_2 = body.mem_id;
-    request.argument_3 = body.extra_buffers;
+    request.set_reply(&body);
     Ok(())
 }
 

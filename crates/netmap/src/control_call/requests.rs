@@ -50,14 +50,21 @@ pub(super) fn register(
     };
     let address = options.external_memory.map(|(_, address)| address);
     let bound = device.register(request, address, options.csb)?;
-    body.offset = bound.interface_offset;
-    body.memory_bytes = bound.geometry.pools_bytes();
-    body.sizes = bound.sizes;
-    body.mem_id = bound.mem_id;
-    body.extra_buffers = bound.extra_buffers;
-    body.mode = bound.mode;
-    body.flags = bound.flags;
+    body.set_reply(&bound);
     Ok(bound)
+}
+
+impl RegisterBody {
+    /// Writes what became of the request.
+    pub(super) fn set_reply(&mut self, bound: &Bound) {
+        self.offset = bound.interface_offset;
+        self.memory_bytes = bound.geometry.pools_bytes();
+        self.sizes = bound.sizes;
+        self.mem_id = bound.mem_id;
+        self.extra_buffers = bound.extra_buffers;
+        self.mode = bound.mode;
+        self.flags = bound.flags;
+    }
 }
 
 /// Size of the mapping, sizes and memory id of the port that a request is about.

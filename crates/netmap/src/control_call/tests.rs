@@ -12,7 +12,10 @@ use ringroad_ring::geometry::RegionGeometry;
 use rustix::io::Errno;
 
 use super::control;
-use crate::abi::{CsbOption, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
+use crate::abi::{
+    CsbOption, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCGINFO_2012, NIOCREGIF, NIOCREGIF_2012, NIOCRXSYNC,
+    NIOCTXSYNC,
+};
 use crate::descriptor::{LoopError, LoopPlan, NetmapFile};
 
 /// Request to the double.
@@ -20,6 +23,7 @@ use crate::descriptor::{LoopError, LoopPlan, NetmapFile};
 enum Asked {
     Register(Register, Option<usize>, Option<CsbOption>),
     Daemon(NetmapRequest),
+    ExpectMapping(String),
     EnableCsb(CsbOption),
     Loop(LoopPlan),
     StopLoop,
@@ -32,6 +36,7 @@ struct RecordingDescriptor {
     asked: RefCell<Vec<Asked>>,
     rings: Cell<Option<(usize, usize)>>,
     registered: RefCell<Result<Bound, Errno>>,
+    early: Cell<Option<Bound>>,
     reply: RefCell<Result<NetmapReply, Errno>>,
     enabled: Cell<Result<(), Errno>>,
     looped: Cell<Result<(), LoopError>>,
@@ -73,6 +78,7 @@ impl RecordingDescriptor {
             asked: RefCell::default(),
             rings: Cell::new(None),
             registered: RefCell::new(Ok(bound())),
+            early: Cell::new(None),
             reply: RefCell::new(Ok(NetmapReply::Done)),
             enabled: Cell::new(Ok(())),
             looped: Cell::new(Ok(())),
@@ -121,6 +127,14 @@ impl NetmapFile for RecordingDescriptor {
     ) -> Result<Bound, Errno> {
         self.record(Asked::Register(request, external_memory, csb));
         self.registered.borrow().clone()
+    }
+
+    fn expect_early_mapping(&self, name: String) {
+        self.record(Asked::ExpectMapping(name));
+    }
+
+    fn take_early_binding(&self, name: &str) -> Option<Bound> {
+        self.early.take().filter(|bound| bound.port == name)
     }
 
     fn ask(&self, request: NetmapRequest) -> Result<NetmapReply, Errno> {
@@ -180,7 +194,8 @@ fn syncs_take_any_argument() {
 #[test]
 fn null_and_invalid_arguments_have_different_errors() {
     let device = RecordingDescriptor::new();
-    for request in [NIOCCTRL, NIOCREGIF, NIOCGINFO, NIOCCONFIG].map(u64::from) {
+    let requests = [NIOCCTRL, NIOCREGIF, NIOCGINFO, NIOCREGIF_2012, NIOCGINFO_2012, NIOCCONFIG];
+    for request in requests.map(u64::from) {
         // Compilers sign-extend a request that they treat as an int.
         for request in [request, request | 0xFFFF_FFFF_0000_0000] {
             assert_eq!(control(&device, request, 0), Err(Errno::INVAL), "{request:#x}");

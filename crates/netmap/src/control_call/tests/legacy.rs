@@ -1,7 +1,7 @@
 //! Tests of legacy calls: their requests, and the replies.
 
 use super::*;
-use crate::abi::LegacyRequest;
+use crate::abi::{LegacyRequest, register_flag};
 
 fn legacy(name: &str) -> LegacyRequest {
     let mut request = LegacyRequest { version: 14, ..LegacyRequest::default() };
@@ -71,6 +71,54 @@ fn a_binding_and_its_reply_are_translated() {
         ..before
     };
     assert_eq!(request, answer);
+}
+
+#[test]
+fn requests_of_2012_need_no_version_and_know_no_commands() {
+    let device = RecordingDescriptor::new();
+    let spare = LegacyRequest {
+        command: 1,
+        argument_1: 2,
+        argument_2: 3,
+        argument_3: 4,
+        flags: 0x804,
+        ..LegacyRequest::default()
+    };
+    let mut request = LegacyRequest { ring_id: 0xD002, version: 3, name: legacy("vale0:a").name, ..spare };
+    assert_eq!(control(&device, u64::from(NIOCREGIF_2012), address(&mut request)), Ok(()));
+    let asked = device.asked_register();
+    assert_eq!((asked.name.as_str(), asked.mode, asked.ring_id, asked.mem_id), ("vale0:a", 4, 2, 0));
+    assert_eq!((asked.extra_buffers, asked.flags), (0, register_flag::OF_2012 | register_flag::NO_TX_POLL));
+    assert_eq!((request.offset, request.tx_slots, request.rx_rings, request.version), (192, 512, 3, 3));
+
+    let device = RecordingDescriptor::replying(NetmapReply::PortInfo {
+        memory_bytes: 4096,
+        sizes: BOUND_SIZES,
+        mem_id: 7,
+    });
+    let mut request = LegacyRequest { name: legacy("vale0:a").name, ..spare };
+    assert_eq!(control(&device, u64::from(NIOCGINFO_2012), address(&mut request)), Ok(()));
+    let asks = NetmapRequest::PortInfo { name: "vale0:a".into(), sizes: PortSizes::default(), mem_id: 0 };
+    assert_eq!(device.asked(), [Asked::Daemon(asks), Asked::ExpectMapping("vale0:a".into())]);
+    assert_eq!((request.memory_bytes, request.rx_slots), (4096, 256));
+}
+
+#[test]
+fn a_program_of_2012_that_mapped_first_gets_the_binding_that_the_mapping_made() {
+    let bind = |ring_id, device: &RecordingDescriptor| {
+        let mut request = LegacyRequest { ring_id, name: legacy("vale0:a").name, ..LegacyRequest::default() };
+        (control(device, u64::from(NIOCREGIF_2012), address(&mut request)), request)
+    };
+    let device = RecordingDescriptor::new();
+    device.rings.set(Some((2, 3)));
+    device.early.set(Some(bound()));
+    let (outcome, request) = bind(0, &device);
+    assert_eq!((outcome, request.offset, request.tx_rings, request.rx_rings), (Ok(()), 192, 2, 3));
+    assert_eq!(device.asked(), []);
+    assert_eq!(bind(0, &device).0, Err(Errno::BUSY), "once");
+    // The mapping has bound all rings.
+    device.early.set(Some(bound()));
+    assert_eq!(bind(0x4001, &device).0, Err(Errno::BUSY));
 }
 
 #[test]
