@@ -396,7 +396,7 @@ fn a_channel_gets_a_new_buffer_without_losing_a_frame() {
 #[test]
 fn a_design_sets_what_a_card_can_do_and_booting_one_ends_all_subscriptions() {
     let mut site = Testbed::new("@channels=16,buffer=128K,block=4K,design=NIC_100G1_LR4");
-    let mut card = site.started(0xFF, 1);
+    let card = site.started(0xFF, 1);
     let design = card.design().unwrap();
     assert_eq!((design.to_string().as_str(), design.channels), ("NIC_100G1_LR4", 8));
     assert_eq!((site.status().info.receive_channels, site.status().receive.len()), (8, 8));
