@@ -5,22 +5,39 @@
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::Arc;
 
 use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
+use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
 
 use crate::abi::{
-    HandleCounters, MAX_ADDRESSES, MAX_CHANNELS, SzecardChannel, SzecardFrame, SzecardIbuf, SzecardInfo,
-    SzecardStatus,
+    HandleCounters, MAX_ADDRESSES, MAX_CHANNELS, SzecardChannel, SzecardDesign, SzecardFrame, SzecardIbuf,
+    SzecardInfo, SzecardStatus,
 };
 use crate::failure::{CallError, answer, last_message, number_of, of_card, status_of};
 use crate::handle::SzeHandle;
-use crate::szedata::{exports, handle, put};
+use crate::szedata::{address_of, exports, handle, put};
 
 /// `szecard_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn szecard_error() -> *const c_char {
     last_message()
+}
+
+/// `szecard_end_hold`.
+///
+/// # Safety
+/// `hold` is NULL or a result of [`szecard_hold`] that was not ended, and no frame of its buffer is used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_end_hold(hold: *const ChannelMemory) {
+    status_of(|| {
+        if !hold.is_null() {
+            // SAFETY: the pointer is not NULL, so `Arc::into_raw` made it, and it is ended for the first time.
+            drop(unsafe { Arc::from_raw(hold) });
+        }
+        Ok(())
+    });
 }
 
 exports! {
@@ -38,6 +55,25 @@ exports! {
     /// `szecard_give_back`.
     status_of fn szecard_give_back(sze, channel: c_uint, count: c_uint) -> c_int {
         sze.give_back(number(channel)?, count)
+    }
+
+    /// `szecard_give_back_before`.
+    status_of fn szecard_give_back_before(
+        sze, channel: c_uint, first: *const SzecardFrame, left: c_uint
+    ) -> c_int {
+        // SAFETY: as the caller promises.
+        let first = unsafe { first.as_ref() }.map(|first| first.metadata.cast_const());
+        sze.give_back_before(number(channel)?, first, left)
+    }
+
+    /// `szecard_hold`.
+    address_of fn szecard_hold(sze, channel: c_uint) -> *const ChannelMemory {
+        Ok(Arc::into_raw(sze.hold(number(channel)?)?))
+    }
+
+    /// `szecard_renew`.
+    status_of fn szecard_renew(sze, channel: c_uint) -> c_int {
+        sze.renew(number(channel)?)
     }
 
     /// `szecard_reserve`.
@@ -69,13 +105,8 @@ exports! {
     /// `szecard_get_info`.
     status_of fn szecard_get_info(sze, info: *mut SzecardInfo) -> c_int {
         let card = sze.card()?.info();
-        let mut name: [c_char; 64] = [0; 64];
-        let characters = card.name.bytes().take_while(|&byte| byte != 0);
-        for (target, character) in name[..63].iter_mut().zip(characters) {
-            *target = character as c_char;
-        }
         let info_of = SzecardInfo {
-            name,
+            name: c_text(&card.name),
             receive_buffer: card.receive_buffer_bytes,
             transmit_buffer: card.transmit_buffer_bytes,
             receive_channels: card.receive_channels,
@@ -86,11 +117,27 @@ exports! {
         unsafe { put(info, info_of, "the information") }
     }
 
+    /// `szecard_get_design`.
+    status_of fn szecard_get_design(sze, design: *mut SzecardDesign) -> c_int {
+        let loaded = sze.card()?.design().map_err(of_card)?;
+        let design_of = SzecardDesign {
+            name: c_text(&loaded.name),
+            version: c_text(loaded.version.as_deref().unwrap_or_default()),
+        };
+        // SAFETY: as the caller promises.
+        unsafe { put(design, design_of, "the design") }
+    }
+
     /// `szecard_get_status`.
     status_of fn szecard_get_status(sze, status: *mut SzecardStatus) -> c_int {
         let card = sze.card()?.status().map_err(of_card)?;
         // SAFETY: as the caller promises.
         unsafe { put(status, status_of_card(&card), "the status") }
+    }
+
+    /// `szecard_has_timestamps`.
+    number_of fn szecard_has_timestamps(sze) -> c_int {
+        Ok(sze.card()?.status().map_err(of_card)?.timestamps.into())
     }
 
     /// `szecard_set_ibuf`.
@@ -122,6 +169,16 @@ exports! {
 #[inline]
 fn number_or_0_of(call: impl FnOnce() -> Result<c_int, CallError>) -> c_int {
     answer(|errno| if errno == libc::EAGAIN { 0 } else { -1 }, call)
+}
+
+/// A text for C, cut off if it is too long.
+fn c_text<const BYTES: usize>(text: &str) -> [c_char; BYTES] {
+    let mut characters = [0; BYTES];
+    let bytes = text.bytes().take_while(|&byte| byte != 0).take(BYTES - 1);
+    for (target, byte) in characters.iter_mut().zip(bytes) {
+        *target = byte as c_char;
+    }
+    characters
 }
 
 fn number(channel: c_uint) -> Result<u16, CallError> {

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
+use crate::card::design::DesignInfo;
 use crate::card::distribution::ChannelDistribution;
 use crate::card::settings::IbufSettings;
 
@@ -49,6 +50,13 @@ pub enum CardRequest {
     Start,
     /// Stops the movement of data and ends the subscriptions.
     Stop,
+    /// Replaces the buffer of a started receive channel of the program by a new one. The reply is
+    /// [`CardReply::Subscribed`] with the new memory. No frame is lost: those that came before are in the old buffer,
+    /// into which the card puts no more.
+    Renew {
+        /// Number of the channel.
+        channel: u16,
+    },
     /// Requests settings, counters and channels of the card.
     Status,
     /// Sets the input buffer.
@@ -73,6 +81,14 @@ pub enum CardRequest {
     },
     /// Sets all counters to zero.
     ClearCounters,
+    /// Requests the card's design. The reply is [`CardReply::Design`].
+    Design,
+    /// Loads a design. All subscriptions end, connections of other programs too, and all settings and counters are as
+    /// at the start.
+    Boot {
+        /// Name of the design ([`crate::card::design`]).
+        design: String,
+    },
 }
 
 /// The card's reply.
@@ -94,6 +110,11 @@ pub enum CardReply {
     Status {
         /// Status of the card.
         status: Box<CardStatus>,
+    },
+    /// Reply to [`CardRequest::Design`].
+    Design {
+        /// The design.
+        design: DesignInfo,
     },
     /// Reply to a request that was not carried out.
     Refused {
