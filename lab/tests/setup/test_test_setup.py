@@ -186,7 +186,7 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("driver", "cable", "settings", "text"),
     [
-        ("no-such", "veth", {}, "there is no device 'no-such': there are linux-bridge, "),
+        ("no-such", "veth", {}, "there is no device 'no-such': there are forwarder, linux-bridge, "),
         ("linux-bridge", "memif", {}, "linux-bridge has no port for memif; it supports nic, tap, veth"),
         ("testpmd", "memif", {"forward_mode": "txonly"}, "settings of testpmd: forward_mode: Input should be"),
         ("ringroad", "memif", {"speed": 1}, "settings of ringroad: speed: Extra inputs are not permitted"),
