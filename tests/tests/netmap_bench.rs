@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use ringroad_tests::daemon::{Daemon, binary};
 
@@ -84,4 +84,32 @@ fn a_netmap_program_passes_frames_between_two_ports_of_a_switch() {
         worker.counted();
         worker.end();
     }
+}
+
+#[test]
+fn the_bench_compares_numbers_of_cores_and_draws_their_rates() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("cores.svg");
+    let output = Command::new(binary("ringroad"))
+        .args(["--json", "bench", "--path", "cores", "--burst", "8", "--rounds", "1", "--chart"])
+        .arg(&chart)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = report["points"].as_array().unwrap();
+    assert_eq!((&points[0]["path"], &points[0]["burst_frames"]), (&"cores-1".into(), &8.into()));
+    for series in points.iter().flat_map(|point| point["series"].as_array().unwrap()) {
+        let outcome = &series["outcomes"][0];
+        // Other programs on the machine may make a sample invalid; its frames are all there nevertheless.
+        if outcome["state"] == "valid" {
+            assert_eq!(outcome["lost_or_reordered_frames"], 0, "{series}");
+        } else {
+            let reason = outcome["reason"].as_str().unwrap();
+            assert!(reason.starts_with("the sample does not count"), "{series}");
+            assert!(!reason.contains("carried nothing"), "{series}");
+        }
+    }
+    let drawn = std::fs::read_to_string(chart).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("cores, 64 B, burst 8"), "{drawn}");
 }

@@ -8,7 +8,7 @@
 //! * [`contestant`] does the measurements: Ringroad in [`ours`], other programs in [`peers`].
 //! * `turn` starts a contestant's programs and counts their frames; `veth` has the network interfaces of a turn.
 //! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the
-//!   JSON.
+//!   JSON; [`chart`] draws it.
 //! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles per frame.
 //! * [`cost`] counts instructions, without a comparison to peers.
 //! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores
@@ -18,6 +18,7 @@
 //! includes the 4 bytes of FCS, as in RFC 2544, although software ports carry no FCS ([`plan::Point::slot_bytes`]); a
 //! failed sample is *invalid* and has a reason; it never counts as zero.
 
+pub mod chart;
 pub mod contestant;
 pub mod contestants;
 pub mod cost;

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use crate::contestant::{ContestantFacts, CorePair};
 use crate::contestants::Contestants;
 use crate::error::BenchError;
+use crate::facts::allowed_cpus;
 use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::process::{BenchProcess, EndsBy, PATIENCE};
 use crate::stop::StopFlag;
 use crate::turn::{DaemonPart, FrameCounter, ProgramContestant, StartSource, Task, Turn, WORKER_START_UP};
-use crate::worker::{COUNT, GO, WorkerLine, WorkerOptions, WorkerRole};
+use crate::worker::{COUNT, GO, SocketCall, WorkerLine, WorkerOptions, WorkerRole};
 
 /// Time between attempts to connect to a socket until a daemon listens there.
 const LISTEN_CHECK: Duration = Duration::from_millis(5);
@@ -86,11 +87,12 @@ pub fn enter(contestants: &mut Contestants, programs: &Programs) {
             contestants.enter(true, on_interfaces(name, path, role, work, programs));
         }
     }
+    enter_sends(contestants, programs);
     if let Some(object) = preloaded_object(contestants, programs, "libringroad_preload_pcap.so", "libpcap") {
         enter_libpcap(contestants, programs, Some(&object));
     }
     if let Some(object) = preloaded_object(contestants, programs, "libringroad_preload_netmap.so", "netmap") {
-        for path in FramePath::NETMAP {
+        for path in FramePath::NETMAP.into_iter().chain(FramePath::CORES) {
             for contestant in netmap_contestants(path, &object, programs) {
                 contestants.enter(contestant.name != NATIVE, contestant);
             }
@@ -149,6 +151,10 @@ fn workers(
             FramePath::Null => {
                 "frame copied from the null device into its ring, and copied on into the other ring: 2 copies"
             }
+            FramePath::Cores(_) => {
+                "each process: every byte of the frame written into its slot; buffers change hands; at the other end, \
+                 in the same process, every byte copied to private memory, sequence numbers checked"
+            }
             FramePath::Pipe | FramePath::NetmapPipe => {
                 "source: every byte of the frame written into its slot; buffers change hands: no copy on the way; \
                  sink: every byte copied to private memory, sequence numbers checked"
@@ -162,7 +168,7 @@ fn workers(
                 "generator: 42 header bytes written, payload left as it was; switch: source address learnt, \
                  destination looked up, 1 copy into the receiver's own region; generator: frame dropped unread"
             }
-            FramePath::GenNull | FramePath::Veth(..) => {
+            FramePath::GenNull | FramePath::Veth(..) | FramePath::Send => {
                 GENERATORS.iter().find(|(generator, ..)| *generator == name).map_or("", |(.., work)| work)
             }
         },
@@ -178,7 +184,7 @@ fn workers(
         let part = match path {
             FramePath::Switch | FramePath::NetmapSwitch => Some(DaemonPart::Carries),
             // A pipe does not use the daemon, which then sleeps on the source's core.
-            FramePath::Pipe | FramePath::NetmapPipe => Some(DaemonPart::None),
+            FramePath::Pipe | FramePath::NetmapPipe | FramePath::Cores(_) => Some(DaemonPart::None),
             _ => None,
         };
         let daemon = match part {
@@ -194,6 +200,9 @@ fn workers(
         for other in started {
             turn.memory = other.memory;
             turn.others.push(other.first);
+            if matches!(path, FramePath::Cores(_)) {
+                turn.other_counters.push(other.counter);
+            }
         }
         Ok(Turn { daemon, ..turn })
     };
@@ -222,14 +231,19 @@ fn ports(path: FramePath, task: &Task<'_>) -> Vec<(Vec<String>, usize)> {
         FramePath::Switch | FramePath::NetmapSwitch => {
             vec![(vec!["valebench:a".into(), "valebench:b".into()], first)]
         }
-        FramePath::Veth(..) => Vec::new(),
+        FramePath::Cores(cores) => {
+            let ends = |number| vec![format!("bench{{{number}"), format!("bench}}{number}")];
+            (1..=cores).map(ends).zip(allowed_cpus()).collect()
+        }
+        FramePath::Veth(..) | FramePath::Send => Vec::new(),
     }
 }
 
 /// Makes the contestants on a path of netmap programs, with `object` preloaded into those.
 fn netmap_contestants(path: FramePath, object: &Path, programs: &Programs) -> Vec<ProgramContestant> {
     let contestant = |(name, over_pipe, over_switch): (_, [WorkerRole; 2], WorkerRole)| {
-        let roles = if path == FramePath::NetmapPipe { &over_pipe[..] } else { &[over_switch] };
+        let one_way = vec![over_switch; path.cores()];
+        let roles = if path == FramePath::NetmapPipe { &over_pipe[..] } else { &one_way };
         workers(name, path, roles, (name != NATIVE).then_some(object), programs)
     };
     NETMAP.map(contestant).into()
@@ -251,6 +265,79 @@ fn on_interfaces(
         start: Box::new(move |task| start_worker(&own, role, interface_ports(path, task), task, None)),
         start_up: WORKER_START_UP,
         source: source(programs),
+    }
+}
+
+/// Steps of a frame's send: name, role, port, and the work on the frame. Each step does the work of the step before it,
+/// and more.
+const OUR_SENDS: [(&str, WorkerRole, &str, &str); 3] = [
+    (
+        "slot",
+        WorkerRole::Fill,
+        "null:no-rx=1",
+        "42 header bytes written into the slot, its length set; not handed over",
+    ),
+    (
+        "null port",
+        WorkerRole::Send,
+        "null:no-rx=1",
+        "the same; handed over, and taken by datapath and null device",
+    ),
+    (
+        SENT,
+        WorkerRole::Send,
+        "xdp:bench0",
+        "the same, over AF_XDP: copied by the kernel, and passed to the far interface",
+    ),
+];
+
+/// Name of the whole send by Ringroad.
+const SENT: &str = "AF_XDP, veth";
+
+/// Steps of a send by a socket: name, call, and what the call goes through.
+const SOCKET_SENDS: [(&str, SocketCall, &str); 8] = [
+    ("loop", SocketCall::Loop, "a turn of the loop, without a call"),
+    ("getppid", SocketCall::SystemCall, "the way into the kernel and back"),
+    ("sendto, no socket", SocketCall::NoSocket, "table of descriptors: EBADF"),
+    ("UDP, no route", SocketCall::NoRoute, "socket, address copied in, table of routes: ENETUNREACH"),
+    (
+        "UDP, full TAP",
+        SocketCall::UdpTap,
+        "buffer, payload copied in, headers, neighbour, queueing discipline; dropped by the driver",
+    ),
+    ("UDP, veth", SocketCall::UdpVeth, "the same, passed to the far interface, whose stack drops it"),
+    (
+        "packet, full TAP",
+        SocketCall::PacketTap,
+        "buffer, frame copied in, queueing discipline; dropped by the driver",
+    ),
+    ("packet, veth", SocketCall::PacketVeth, "the same, passed to the far interface, whose stack drops it"),
+];
+
+/// Adds the steps of a frame's send.
+fn enter_sends(contestants: &mut Contestants, programs: &Programs) {
+    let ours = OUR_SENDS.map(|(name, role, port, work)| (true, name, role, port.to_owned(), work));
+    let sockets =
+        SOCKET_SENDS.map(|(name, call, work)| (false, name, WorkerRole::SocketSend, call.to_string(), work));
+    for (is_ours, name, role, port, work_per_frame) in ours.into_iter().chain(sockets) {
+        let own = programs.clone();
+        let contestant = ProgramContestant {
+            name,
+            path: FramePath::Send,
+            facts: ContestantFacts {
+                work_per_frame,
+                counting: "by the program itself: frames handed over, or calls",
+                memory: if is_ours { "not measured" } else { "the kernel's" }.into(),
+                ..own_facts(name, FramePath::Send)
+            },
+            start: Box::new(move |task| {
+                let turn = start_worker(&own, role, vec![port.clone()], task, None)?;
+                Ok(if is_ours { turn } else { Turn { memory: None, ..turn } })
+            }),
+            start_up: WORKER_START_UP,
+            source: None,
+        };
+        contestants.enter(is_ours, contestant);
     }
 }
 

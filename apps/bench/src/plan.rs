@@ -61,11 +61,18 @@ pub enum FramePath {
     /// A process through a switch on the other core and back to the process, in one direction, for a program written
     /// for netmap beside the native program.
     NetmapSwitch,
+    /// Processes on this number of cores, each with both ends of a pipe of its own, written for netmap or native.
+    Cores(u8),
+    /// One frame's send, cut off at growing depths: by a program of Ringroad, and by system calls on sockets.
+    Send,
 }
 
 impl FramePath {
     /// All paths of programs written for netmap.
     pub const NETMAP: [Self; 2] = [Self::NetmapPipe, Self::NetmapSwitch];
+
+    /// All paths by number of cores.
+    pub const CORES: [Self; 4] = [Self::Cores(1), Self::Cores(2), Self::Cores(3), Self::Cores(4)];
 
     /// All paths of generators.
     pub const GEN: [Self; 3] = [
@@ -104,10 +111,22 @@ impl FramePath {
         matches!(self, Self::Veth(..))
     }
 
+    /// Whether some contestant on the path needs virtual interfaces.
+    #[must_use]
+    pub const fn has_interfaces(self) -> bool {
+        matches!(self, Self::Veth(..) | Self::Send)
+    }
+
+    /// Number of cores that make frames.
+    #[must_use]
+    pub fn cores(self) -> usize {
+        if let Self::Cores(cores) = self { cores.into() } else { 1 }
+    }
+
     /// Whether programs written for netmap are compared on the path.
     #[must_use]
     pub const fn is_netmap(self) -> bool {
-        matches!(self, Self::NetmapPipe | Self::NetmapSwitch)
+        matches!(self, Self::NetmapPipe | Self::NetmapSwitch | Self::Cores(_))
     }
 
     /// Whether generators are compared on the path.
@@ -120,6 +139,8 @@ impl FramePath {
 impl fmt::Display for FramePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Cores(cores) => return f.pad(&format!("cores-{cores}")),
+            Self::Send => "send",
             Self::Null => "null",
             Self::Pipe => "pipe",
             Self::Switch => "switch",
@@ -208,7 +229,8 @@ impl BenchPlan {
     #[must_use]
     pub fn quick() -> Self {
         Self::of(Duration::from_millis(500), Duration::from_millis(100), |path| match path {
-            FramePath::Null => vec![(64, 32)],
+            FramePath::Null | FramePath::Cores(_) => vec![(64, 32)],
+            FramePath::Send => vec![(64, 1), (64, 32)],
             // libpcap hands over one frame at a time.
             FramePath::Veth(Mechanism::Pcap, _) => vec![(64, 1)],
             // The usual bursts of testpmd and of `ringroad gen`.
@@ -236,13 +258,40 @@ impl BenchPlan {
     }
 
     fn of(sample: Duration, warm_up: Duration, conditions: impl Fn(FramePath) -> Vec<(u32, u32)>) -> Self {
-        let paths: [&[FramePath]; 5] =
-            [&FramePath::MEMORY, &FramePath::VETH, &FramePath::GEN, &FramePath::PCAP, &FramePath::NETMAP];
+        let paths: [&[FramePath]; 7] = [
+            &FramePath::MEMORY,
+            &FramePath::VETH,
+            &FramePath::GEN,
+            &FramePath::PCAP,
+            &FramePath::NETMAP,
+            &FramePath::CORES,
+            &[FramePath::Send],
+        ];
         let points = paths.concat().into_iter().flat_map(|path| {
             let point = move |(frame_bytes, burst_frames)| Point { path, frame_bytes, burst_frames };
             conditions(path).into_iter().map(point)
         });
         Self { points: points.collect(), rounds: 5, sample, warm_up }
+    }
+
+    /// Measures each path at all of these sizes with all of these bursts, instead of the points of the plan. An empty
+    /// list stands for 64 bytes, or for bursts of 32. Programs over libpcap hand over one frame at a time in any case.
+    #[must_use]
+    pub fn at(mut self, sizes_bytes: &[u32], bursts_frames: &[u32]) -> Self {
+        let or = |list: &[u32], usual| if list.is_empty() { vec![usual] } else { list.to_vec() };
+        let (sizes, bursts) = (or(sizes_bytes, 64), or(bursts_frames, 32));
+        let mut paths: Vec<FramePath> = self.points.iter().map(|point| point.path).collect();
+        paths.dedup();
+        let points = paths.into_iter().flat_map(|path| {
+            let bursts =
+                if matches!(path, FramePath::Veth(Mechanism::Pcap, _)) { vec![1] } else { bursts.clone() };
+            sizes.clone().into_iter().flat_map(move |frame_bytes| {
+                let point = move |burst_frames| Point { path, frame_bytes, burst_frames };
+                bursts.clone().into_iter().map(point)
+            })
+        });
+        self.points = points.collect();
+        self
     }
 
     /// Keeps only the points of `wanted` paths.
@@ -331,6 +380,27 @@ mod tests {
         let words = |word: &str| BenchPlan::quick().only(|path| path.is_in(word)).points.len();
         assert_eq!([words("veth"), words("veth-xdp"), words("gen"), words("gen-null")], [18, 9, 6, 2]);
         assert_eq!([words("netmap"), words("pipe"), words("pcap"), words("ve")], [4, 3, 2, 0]);
+        assert_eq!([words("cores"), words("cores-2"), words("send")], [4, 1, 2]);
+    }
+
+    #[test]
+    fn sizes_and_bursts_of_ones_own_replace_the_points_of_each_path() {
+        let plan = BenchPlan::quick().only(|path| path.is_in("netmap-pipe") || path.is_in("pcap-tx"));
+        let plan = plan.at(&[64, 69], &[1, 8]);
+        let points: Vec<String> = plan.points.iter().map(Point::to_string).collect();
+        assert_eq!(
+            points,
+            [
+                "pcap-tx 64 B burst 1",
+                "pcap-tx 69 B burst 1",
+                "netmap-pipe 64 B burst 1",
+                "netmap-pipe 64 B burst 8",
+                "netmap-pipe 69 B burst 1",
+                "netmap-pipe 69 B burst 8",
+            ]
+        );
+        let usual = BenchPlan::quick().only(|path| path == FramePath::Cores(3)).at(&[], &[256]);
+        assert_eq!(usual.points[0].to_string(), "cores-3 64 B burst 256");
     }
 
     #[test]

@@ -46,6 +46,15 @@ pub(crate) struct PathCounts {
 }
 
 impl PathCounts {
+    /// Adds the counts of another process, as further directions.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.directions.extend(other.directions);
+        self.lost_or_reordered_frames =
+            self.lost_or_reordered_frames.zip(other.lost_or_reordered_frames).map(|(one, more)| one + more);
+        // Ticks per frame are those of one core.
+        self.ticks = None;
+    }
+
     /// Makes the sample between these counts and later counts of the same counters.
     pub(crate) fn until(&self, end: &Self) -> Sample {
         let mut uncertainty = 0.0_f64;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::contestant::{ContestantFacts, CorePair, CpuCost};
 use crate::contestants::{Absent, Contestants};
 use crate::facts::MachineFacts;
-use crate::plan::{BenchPlan, FramePath, Point};
+use crate::plan::{BenchPlan, Point};
 use crate::ratio::{PairedRatio, ValueSummary};
 use crate::runner::{PointSeries, RunResult};
 
@@ -43,7 +43,8 @@ pub const CONVENTIONS: Conventions = Conventions {
     cpu_cost: "of the program's process alone, by the scheduler's clock, split by ticks into user and kernel; with the kernel's work on \
                frames it sends, up to their arrival at the far interface, and without that on frames it receives, which the \
                sender's core does",
-    cycle: "one tick of the time-stamp counter, at its constant rate, on the one core that forwards",
+    cycle: "one tick of the time-stamp counter, at its constant rate, between two frames of one core: the core that forwards or \
+            makes frames; where two cores work, the slower one",
 };
 
 /// Comparison of Ringroad with a peer at one point.
@@ -68,7 +69,7 @@ pub struct Absolute {
     pub layer1_gbps: Option<f64>,
     /// Nanoseconds per frame at the median rate.
     pub ns_per_frame: Option<f64>,
-    /// Time-stamp counter ticks per frame of the forwarding core; only on the null path.
+    /// Time-stamp counter ticks of a core per frame; on the paths in memory.
     pub cycles_per_frame: Option<f64>,
     /// Median of the frames per second that reached the program, if more than it counted; on the receiving paths over
     /// interfaces.
@@ -208,8 +209,9 @@ fn absolute(point: &Point, series: &PointSeries, tsc_hz: Option<f64>) -> Absolut
         layer1_gbps: median_fps.map(|fps| point.layer1_bps(fps) / 1e9),
         ns_per_frame: seconds_per_frame.map(|seconds| seconds * 1e9),
         cycles_per_frame: seconds_per_frame
-            .filter(|_| point.path == FramePath::Null)
-            .and_then(|seconds| tsc_hz.map(|hz| hz * seconds)),
+            .filter(|_| !point.path.is_veth())
+            .zip(tsc_hz)
+            .map(|(seconds, hz)| seconds * hz * point.path.cores() as f64),
         offered_fps: median(samples.iter().filter_map(|sample| sample.offered_fps)),
         cpu_cost: median(costs().map(|cost| cost.user_ns_per_frame))
             .zip(median(costs().map(|cost| cost.kernel_ns_per_frame)))

@@ -52,16 +52,22 @@ impl BenchSession {
         let cores = match (CorePair::lowest_of(cpus), cpus.first()) {
             (Ok(cores), _) => cores,
             (Err(error), Some(only)) => {
-                plan = plan.only(|path| matches!(path, FramePath::Null | FramePath::GenNull));
-                contestants.leave_out("every path but those of null ports", error.with_causes());
+                plan = plan
+                    .only(|path| matches!(path, FramePath::Null | FramePath::GenNull | FramePath::Cores(1)));
+                contestants.leave_out("every path of two processors", error.with_causes());
                 CorePair { first: *only, second: *only }
             }
             (Err(error), None) => return Err(error),
         };
-        if plan.points.iter().any(|point| point.path.is_veth())
+        let too_many = |path: FramePath| path.cores() > cpus.len();
+        if plan.points.iter().any(|point| too_many(point.path)) {
+            plan = plan.only(|path| !too_many(path));
+            contestants.leave_out("paths of more cores", format!("this process may use {} CPUs", cpus.len()));
+        }
+        if plan.points.iter().any(|point| point.path.has_interfaces())
             && let Err(error) = Lab::create(&[])
         {
-            plan = plan.only(|path| !path.is_veth());
+            plan = plan.only(|path| !path.has_interfaces());
             contestants.leave_out("every path over network interfaces", error.with_causes());
         }
         if let Some(programs) = programs {
@@ -105,7 +111,7 @@ mod tests {
     fn one_cpu_leaves_the_null_floor_with_a_reason() {
         let session =
             BenchSession::without_peers(BenchPlan::full(), None, &StopFlag::default(), &[7]).unwrap();
-        let on_one_core = [FramePath::Null, FramePath::GenNull];
+        let on_one_core = [FramePath::Null, FramePath::GenNull, FramePath::Cores(1)];
         assert!(session.plan().points.iter().all(|point| on_one_core.contains(&point.path)));
         assert!(!session.plan().points.is_empty());
         assert!(session.contestants().absent.iter().any(|absent| absent.reason.contains("2 CPUs")));

@@ -69,6 +69,8 @@ pub(crate) struct Turn {
     pub first: BenchProcess,
     /// Other processes that work on the frames.
     pub others: Vec<BenchProcess>,
+    /// Counters of the first of these processes, if each process counts its own frames.
+    pub other_counters: Vec<FrameCounter>,
     pub daemon: Option<(BenchProcess, DaemonPart)>,
     /// Counter of a program that receives; not used on paths at whose end the kernel counts.
     pub counter: FrameCounter,
@@ -78,15 +80,24 @@ pub(crate) struct Turn {
     pub memory: Option<String>,
     /// Huge pages, which are returned after the processes have ended.
     pub _pages: Vec<HugepageReserve>,
-    /// Interfaces, and the work of the program under test on their frames.
-    pub lab: Option<(Lab, InterfaceWork)>,
+    /// Interfaces, and the work of the program under test on their frames, if the kernel's counters show it.
+    pub lab: Option<(Lab, Option<InterfaceWork>)>,
 }
 
 impl Turn {
     /// Makes the turn of one process.
     pub(crate) fn of(first: BenchProcess, counter: FrameCounter) -> Self {
-        let (others, daemon, _pages, lab) = (Vec::new(), None, Vec::new(), None);
-        Self { first, others, daemon, counter, version: None, memory: None, _pages, lab }
+        Self {
+            first,
+            others: Vec::new(),
+            other_counters: Vec::new(),
+            daemon: None,
+            counter,
+            version: None,
+            memory: None,
+            _pages: Vec::new(),
+            lab: None,
+        }
     }
 
     /// Returns the command lines in the order of starting.
@@ -114,9 +125,17 @@ impl Turn {
 
     fn count(&mut self, stop: &StopFlag) -> Result<PathCounts, BenchError> {
         match &self.lab {
-            Some((lab, InterfaceWork::Tx | InterfaceWork::Gen)) => Ok(vec![lab.arrived(ARRIVAL)?].into()),
-            Some((lab, InterfaceWork::Io)) => Ok(vec![lab.arrived(END)?].into()),
-            Some((_, InterfaceWork::Rx)) | None => (self.counter)(&mut self.first, stop),
+            Some((lab, Some(InterfaceWork::Tx | InterfaceWork::Gen))) => {
+                Ok(vec![lab.arrived(ARRIVAL)?].into())
+            }
+            Some((lab, Some(InterfaceWork::Io))) => Ok(vec![lab.arrived(END)?].into()),
+            Some((_, Some(InterfaceWork::Rx) | None)) | None => {
+                let mut counts = (self.counter)(&mut self.first, stop)?;
+                for (process, counter) in self.others.iter_mut().zip(&mut self.other_counters) {
+                    counts.add(counter(process, stop)?);
+                }
+                Ok(counts)
+            }
         }
     }
 
@@ -132,7 +151,7 @@ impl Turn {
 
     fn snapshot(&mut self, stop: &StopFlag) -> Result<Snapshot, BenchError> {
         let offered = match &self.lab {
-            Some((lab, InterfaceWork::Rx | InterfaceWork::Io)) => Some(lab.arrived(ARRIVAL)?),
+            Some((lab, Some(InterfaceWork::Rx | InterfaceWork::Io))) => Some(lab.arrived(ARRIVAL)?),
             _ => None,
         };
         let counts = self.count(stop)?;
@@ -221,8 +240,10 @@ impl Contestant for ProgramContestant {
     ) -> Result<Sample, BenchError> {
         let folder = socket_folder()?;
         let wiring = Wiring::of(self.path, cores);
-        let lab =
-            wiring.work.map(|work| Ok::<_, BenchError>((Lab::create(wiring.pairs)?, work))).transpose()?;
+        let lab = match wiring.pairs {
+            [] => None,
+            pairs => Some((Lab::create(pairs)?, wiring.work)),
+        };
         let namespace = lab.as_ref().map_or(Namespace::Current, |(lab, _)| lab.namespace());
         let (cpu, interfaces) = (wiring.cpu, wiring.interfaces);
         let task = Task {

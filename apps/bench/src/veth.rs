@@ -5,6 +5,7 @@
 //! gen  generator ─► bench0═bench1                              counted: what arrives at bench1
 //! rx   source ─► bench0═bench1 ─► program                      counted: what the program says it received
 //! io   source ─► bench0═bench1 ─► program ─► bench2═bench3     counted: what arrives at bench3
+//! send program ─► bench0═bench1                                counted: what the program says it sent
 //! ```
 //!
 //! Every turn has its own namespace, interfaces and processes. The source is the same for all contestants: Ringroad's
@@ -45,7 +46,7 @@ pub(crate) const END: &str = "bench3";
 
 /// Interfaces and processors of a turn on a path.
 pub(crate) struct Wiring {
-    /// Work of the program under test on interfaces, if the path leads over some.
+    /// Work of the program under test on interfaces, if the kernel's counters show it.
     pub work: Option<InterfaceWork>,
     pub pairs: &'static [[&'static str; 2]],
     /// The program's interfaces.
@@ -59,7 +60,8 @@ pub(crate) struct Wiring {
 impl Wiring {
     pub(crate) fn of(path: FramePath, CorePair { first, second }: CorePair) -> Self {
         let FramePath::Veth(_, work) = path else {
-            return Self { work: None, pairs: &[], interfaces: &[], cpu: second, source_cpu: None };
+            let pairs: &[_] = if path.has_interfaces() { &[[ENTRANCE, ARRIVAL]] } else { &[] };
+            return Self { work: None, pairs, interfaces: &[], cpu: second, source_cpu: None };
         };
         let (pairs, interfaces, cpu, source_cpu): (&[_], &[_], _, _) = match work {
             InterfaceWork::Tx | InterfaceWork::Gen => (&[[ENTRANCE, ARRIVAL]], &[ENTRANCE], second, None),

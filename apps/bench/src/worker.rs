@@ -10,6 +10,7 @@ mod generator;
 mod libpcap;
 mod netmap;
 mod roles;
+mod socket_send;
 
 use std::cell::OnceCell;
 use std::io::{BufRead, Write};
@@ -30,7 +31,9 @@ pub use generator::session as generator_session;
 use libpcap::{Capturer, Injector};
 use netmap::{NetmapCalls, NetmapOneWay, NetmapSink, NetmapSource};
 pub use roles::RoleStep;
-use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
+use roles::{Fill, Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
+pub use socket_send::SocketCall;
+use socket_send::SocketSend;
 
 /// Line that starts a worker's work.
 pub const GO: &str = "go";
@@ -53,6 +56,10 @@ pub enum WorkerRole {
     Null,
     /// Sends on a device that it opens itself.
     Send,
+    /// Writes frames like [`WorkerRole::Send`], and hands none over.
+    Fill,
+    /// Sends by a system call for each frame. The name of the port is that of a [`SocketCall`].
+    SocketSend,
     /// Receives and drops on a device that it opens itself.
     Receive,
     /// Forwards between two devices that it opens itself.
@@ -234,6 +241,13 @@ pub enum BenchWorkerError {
         /// Error of the call.
         source: std::io::Error,
     },
+    /// A socket cannot be prepared to send.
+    #[error("preparing to send by {name}: {told}")]
+    Socket {
+        name: String,
+        /// What failed, and why.
+        told: String,
+    },
     /// The frame size is invalid.
     #[error(transparent)]
     FrameSize(#[from] FrameSizeError),
@@ -256,6 +270,8 @@ pub fn run(
     match options.role {
         // A common datapath of the worker, so that its ports can share a region.
         WorkerRole::Send
+        | WorkerRole::Fill
+        | WorkerRole::SocketSend
         | WorkerRole::Receive
         | WorkerRole::Forward
         | WorkerRole::Generate
@@ -367,6 +383,8 @@ pub fn turns(
         WorkerRole::OneWay => Box::new(OneWay::new(two()?, slot_bytes, burst)?),
         WorkerRole::Null | WorkerRole::Forward => Box::new(Forwarder::new(two()?, burst)),
         WorkerRole::Send => Box::new(Sender::new(one()?, slot_bytes, burst)),
+        WorkerRole::Fill => Box::new(Fill::new(one()?, slot_bytes, burst)),
+        WorkerRole::SocketSend => Box::new(SocketSend::prepare(name()?, slot_bytes, burst, open)?),
         WorkerRole::Receive => Box::new(Receiver::new(one()?, slot_bytes, burst)),
         role @ (WorkerRole::Generate | WorkerRole::GenerateUnsigned) => {
             return Err(BenchWorkerError::Ports { role, needed: 0, given: options.ports.len() });

@@ -47,7 +47,7 @@ fn carried(point: &PointReport) -> bool {
         for outcome in &series.outcomes {
             match outcome {
                 ContestantOutcome::Valid(sample) => {
-                    assert_eq!(sample.cpu_cost.is_some(), point.point.path.is_veth(), "{name}");
+                    assert_eq!(sample.cpu_cost.is_some(), point.point.path.has_interfaces(), "{name}");
                     let path = point.point.path.to_string();
                     let receives = path.ends_with("-rx") || path.ends_with("-io");
                     assert_eq!(sample.offered_fps.is_some(), receives, "{name}");
@@ -66,7 +66,8 @@ fn carried(point: &PointReport) -> bool {
 fn every_installed_contestant_forwards_frames_and_reports_their_cost() {
     let folder = tempfile::tempdir().unwrap();
     let point = |path| Point { path, frame_bytes: 64, burst_frames: 32 };
-    let mut points: Vec<_> = FramePath::VETH.into_iter().chain(FramePath::GEN).map(point).collect();
+    let mut points: Vec<_> =
+        FramePath::VETH.into_iter().chain(FramePath::GEN).chain([FramePath::Send]).map(point).collect();
     for _ in 0..ATTEMPTS {
         let plan = BenchPlan {
             points: points.clone(),
@@ -76,7 +77,7 @@ fn every_installed_contestant_forwards_frames_and_reports_their_cost() {
         };
         let session =
             BenchSession::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::default()).unwrap();
-        if !session.plan().points.iter().any(|point| point.path.is_veth()) {
+        if !session.plan().points.iter().any(|point| point.path.has_interfaces()) {
             let absent = session.contestants().absent.first().expect("a reason");
             assert!(!ringroad_test_needs::is_root(), "{}", absent.reason);
             assert!(absent.reason.contains("needs root"), "{}", absent.reason);

@@ -24,6 +24,7 @@ pub(super) fn render(report: &BenchReport, width: Option<u16>) -> String {
     let memory = with(|path| matches!(path, FramePath::Pipe | FramePath::Switch));
     let veth = with(|path| path.is_veth() && !path.is_gen());
     let floor = with(|path| path == FramePath::Null);
+    let sends = with(|path| path == FramePath::Send);
     if !memory.is_empty() {
         let _ = writeln!(text, "{}\n", ratios(&memory, width));
     }
@@ -42,6 +43,9 @@ pub(super) fn render(report: &BenchReport, width: Option<u16>) -> String {
     if !veth.is_empty() || !generators.is_empty() {
         let _ = writeln!(text, "Processor time: {}.\n", CONVENTIONS.cpu_cost);
     }
+    if !sends.is_empty() {
+        let _ = writeln!(text, "One frame's send, step by step:\n{}\n", steps(&sends, width));
+    }
     if !floor.is_empty() {
         let _ = writeln!(text, "Overhead floor (null ports, one core):\n{}\n", overhead(&floor, width));
     }
@@ -51,12 +55,24 @@ pub(super) fn render(report: &BenchReport, width: Option<u16>) -> String {
 
 fn ratios(points: &[&PointReport], width: Option<u16>) -> Table {
     let mut table = empty(
-        &["path", "size B", "burst", "peer", "ratio", "min-max", "Ringroad Mpps", "peer Mpps", "Gbit/s L1"],
+        &[
+            "path",
+            "size B",
+            "burst",
+            "peer",
+            "ratio",
+            "min-max",
+            "Ringroad Mpps",
+            "peer Mpps",
+            "Gbit/s L1",
+            "cycles/frame",
+        ],
         width,
     );
     for PointReport { point, ratios, absolutes, series } in points {
         let ours = series.iter().position(|series| series.ours).and_then(|at| absolutes.get(at));
         let our_layer1 = ours.map_or_else(|| NONE.into(), gbps);
+        let our_cycles = ours.map_or_else(|| NONE.into(), cycles);
         let alone = ratios.is_empty().then_some(None);
         for comparison in ratios.iter().map(Some).chain(alone) {
             let summary =
@@ -76,6 +92,10 @@ fn ratios(points: &[&PointReport], width: Option<u16>) -> Table {
                 match comparison {
                     Some(_) => format!("{our_layer1} / {}", absolute.map_or_else(|| NONE.into(), gbps)),
                     None => our_layer1.clone(),
+                },
+                match comparison {
+                    Some(_) => format!("{our_cycles} / {}", absolute.map_or_else(|| NONE.into(), cycles)),
+                    None => our_cycles.clone(),
                 },
             ]);
         }
@@ -130,7 +150,7 @@ fn overhead(points: &[&PointReport], width: Option<u16>) -> Table {
     let mut columns = rate_columns().split_off(1);
     columns.extend([
         column("ns/frame", |_, absolute| number(absolute.ns_per_frame, 2)),
-        column("cycles/frame", |_, absolute| number(absolute.cycles_per_frame, 1)),
+        column("cycles/frame", |_, absolute| cycles(absolute)),
         column("Ringroad's ratio", |report, absolute| ratio_of(report, None, absolute)),
     ]);
     by_contestant(points, &columns, width)
@@ -156,12 +176,40 @@ fn ways(points: &[&PointReport], width: Option<u16>) -> Table {
     }
     let mut columns = rate_columns();
     columns.push(column("ns/frame", |_, absolute| number(absolute.ns_per_frame, 1)));
+    if points.iter().any(|report| !report.point.path.is_veth()) {
+        columns.push(column("cycles/frame", |_, absolute| cycles(absolute)));
+    }
     columns.extend(ours.into_iter().map(|ours| {
         column(&format!("ratio of {ours}"), move |report, absolute| ratio_of(report, Some(ours), absolute))
     }));
     if points.iter().any(|report| report.point.path.is_gen()) {
         columns.extend(cost_columns());
     }
+    by_contestant(points, &columns, width)
+}
+
+/// Makes a table with a row for each step of a send, and what the step adds to the one before it.
+fn steps(points: &[&PointReport], width: Option<u16>) -> Table {
+    let added = |report: &PointReport, absolute: &Absolute| {
+        let at = report.absolutes.iter().position(|other| other.contestant == absolute.contestant)?;
+        let before = at.checked_sub(1)?;
+        let is_of_same_kind = report.series.get(at)?.ours == report.series.get(before)?.ours;
+        Some(absolute.ns_per_frame? - report.absolutes.get(before)?.ns_per_frame?).filter(|_| is_of_same_kind)
+    };
+    let whole = |report: &PointReport, absolute: &Absolute| {
+        let ours = report.series.iter().rfind(|series| series.ours)?;
+        Some(ratio_of(report, Some(&ours.contestant), absolute))
+    };
+    let mut columns = rate_columns().split_off(1);
+    columns.extend([
+        column("ns/frame", |_, absolute| number(absolute.ns_per_frame, 1)),
+        column("added ns", move |report, absolute| number(added(report, absolute), 1)),
+        column("cycles/frame", |_, absolute| cycles(absolute)),
+        column("ratio of Ringroad's last step", move |report, absolute| {
+            whole(report, absolute).unwrap_or_else(|| NONE.into())
+        }),
+    ]);
+    columns.extend(cost_columns());
     by_contestant(points, &columns, width)
 }
 
@@ -249,6 +297,10 @@ fn mpps(absolute: &Absolute) -> String {
 
 fn gbps(absolute: &Absolute) -> String {
     number(absolute.layer1_gbps, 1)
+}
+
+fn cycles(absolute: &Absolute) -> String {
+    number(absolute.cycles_per_frame, 1)
 }
 
 /// Formats "median (min-max)", scaled.

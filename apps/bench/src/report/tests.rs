@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::contestant::Sample;
-use crate::plan::{InterfaceWork, Mechanism};
+use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::runner::{ContestantOutcome, PointResult};
 
 fn series(contestant: &str, ours: bool, rates_fps: &[Option<u64>]) -> PointSeries {
@@ -78,13 +78,40 @@ fn a_figure_that_other_programs_disturbed_is_named() {
 }
 
 #[test]
-fn the_null_path_alone_has_cycles_per_frame() {
-    let null = report(FramePath::Null, vec![series("DPDK null", false, &[Some(50_000_000)])]);
-    let absolute = &null.points[0].absolutes[0];
-    assert_eq!(absolute.ns_per_frame, Some(20.0));
-    assert_eq!(absolute.cycles_per_frame, Some(40.0));
-    assert_eq!(compared().points[0].absolutes[0].cycles_per_frame, None);
-    assert!(null.to_table(Some(200)).contains("Overhead floor"));
+fn paths_in_memory_have_the_cycles_of_one_core_per_frame() {
+    let of = |path| report(path, vec![series("program", true, &[Some(50_000_000)])]);
+    let cycles = |path| of(path).points[0].absolutes[0].cycles_per_frame;
+    assert_eq!(of(FramePath::Null).points[0].absolutes[0].ns_per_frame, Some(20.0));
+    for path in [FramePath::Null, FramePath::Pipe, FramePath::NetmapSwitch, FramePath::Cores(1)] {
+        assert_eq!(cycles(path), Some(40.0), "{path}");
+    }
+    assert_eq!(cycles(FramePath::Cores(2)), Some(80.0), "each of two cores makes half of the frames");
+    assert_eq!(cycles(FramePath::Veth(Mechanism::Xdp, InterfaceWork::Tx)), None);
+    assert!(of(FramePath::Null).to_table(Some(200)).contains("Overhead floor"));
+}
+
+#[test]
+fn each_step_of_a_send_has_what_it_adds_to_the_one_before_it() {
+    let steps = vec![
+        series("slot", true, &[Some(100_000_000); 3]),
+        series("AF_XDP", true, &[Some(2_000_000); 3]),
+        series("loop", false, &[Some(1_000_000_000); 3]),
+        series("packet", false, &[Some(1_000_000); 3]),
+    ];
+    let table = report(FramePath::Send, steps).to_table(Some(250));
+    let cells = |name: &str| -> Vec<String> {
+        let row = table.lines().find(|line| line.contains(&format!(" {name} "))).unwrap();
+        row.split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    for (name, ns, added, ratio) in [
+        ("slot", "10.0", "-", "-"),
+        ("AF_XDP", "500.0", "490.0", "-"),
+        ("loop", "1.0", "-", "0.00 (0.00-0.00)"),
+        ("packet", "1000.0", "999.0", "2.00 (2.00-2.00)"),
+    ] {
+        let row = cells(name);
+        assert_eq!([&row[5], &row[6], &row[8]], [ns, added, ratio], "{row:?}");
+    }
 }
 
 #[test]
@@ -121,4 +148,15 @@ fn the_json_keeps_its_shape() {
     assert_eq!(point["absolutes"][0]["frames_per_second"]["median"], 30e6);
     assert_eq!(point["series"][1]["outcomes"][1]["state"], "invalid");
     assert_eq!(point["series"][1]["outcomes"][0]["frames_per_second"], 10e6);
+}
+
+#[test]
+fn the_chart_names_its_axis_and_each_contestant() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chart.svg");
+    crate::chart::draw(&compared(), &file).unwrap();
+    let drawn = std::fs::read_to_string(file).unwrap();
+    for text in ["pipe, 64 B", "burst, frames", "Ringroad", "DPDK memif"] {
+        assert!(drawn.contains(text), "{text}: {drawn}");
+    }
 }

@@ -165,9 +165,11 @@ impl Station {
         Ok(u64::from(arrived))
     }
 
-    fn send(&mut self, burst_frames: u32) -> Result<(), PortError> {
+    /// Sends a burst if it has room. Returns the number of frames.
+    fn send(&mut self, burst_frames: u32) -> Result<u64, PortError> {
         let tx = self.port.tx();
-        if tx.available() >= burst_frames {
+        let has_room = tx.available() >= burst_frames;
+        if has_room {
             let (header, _) = self.frame.split_at(HEADER_BYTES.min(self.frame.len()));
             let length = u16::try_from(self.frame.len()).unwrap_or(u16::MAX);
             tx.push_each::<true>(burst_frames, |mut slot| {
@@ -181,7 +183,7 @@ impl Station {
             });
         }
         tx.sync()?;
-        Ok(())
+        Ok(if has_room { burst_frames.into() } else { 0 })
     }
 }
 
@@ -211,8 +213,42 @@ impl Sender {
 }
 
 impl RoleStep for Sender {
-    fn turn(&mut self, _: &mut WorkerCounts) -> Result<(), PortError> {
-        self.0.send(self.1)
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
+        let [sent, _] = &mut tally.directions_frames;
+        *sent += self.0.send(self.1)?;
+        Ok(())
+    }
+}
+
+/// Writer of frames into the slots of one port, which it keeps.
+pub(super) struct Fill {
+    station: Station,
+    burst_frames: u32,
+    /// Next slot, from the first free one on.
+    next: u32,
+}
+
+impl Fill {
+    pub(super) fn new(port: Port, slot_bytes: u32, burst_frames: u32) -> Self {
+        Self { station: Station::new(port, 1, 2, slot_bytes), burst_frames, next: 0 }
+    }
+}
+
+impl RoleStep for Fill {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
+        let Station { port, frame, .. } = &mut self.station;
+        let (header, _) = frame.split_at(HEADER_BYTES.min(frame.len()));
+        let length = u16::try_from(frame.len()).unwrap_or(u16::MAX);
+        let tx = port.tx();
+        let free = tx.available();
+        for _ in 0..self.burst_frames {
+            tx.buffer(self.next).write(header);
+            tx.set(self.next, length, 0);
+            self.next = if self.next + 1 < free { self.next + 1 } else { 0 };
+        }
+        let [written, _] = &mut tally.directions_frames;
+        *written += u64::from(self.burst_frames);
+        Ok(())
     }
 }
 

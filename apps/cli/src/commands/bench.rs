@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ringroad_bench::worker::{self, WorkerOptions};
-use ringroad_bench::{BenchPlan, BenchSession, FramePath, RunEvent, StopFlag};
+use ringroad_bench::{BenchPlan, BenchSession, FramePath, RunEvent, StopFlag, chart};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -21,9 +21,10 @@ use crate::verb::MainVerb;
 /// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root,
 /// and makes its interfaces in its own network namespaces), gen (the generator, with signatures and without, against
 /// testpmd's txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object and
-/// without; needs root), and netmap (a program written for netmap beside the native one, over a pipe and over a
-/// switch). Ratios come first; absolute figures mean something only beside them. Peers need the Debian packages dpdk,
-/// dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
+/// without; needs root), netmap (a program written for netmap beside the native one, over a pipe and over a switch),
+/// cores (the same on one to four cores, each with a pipe of its own), and send (one frame's send step by step, beside
+/// system calls on sockets; needs root). Ratios come first; absolute figures mean something only beside them. Peers
+/// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
@@ -38,12 +39,23 @@ pub(crate) struct BenchArgs {
     /// Measure only these paths
     #[arg(long, value_enum, value_name = "PATH")]
     path: Vec<Path>,
+    /// Frame sizes, FCS included, on each path [default: as --quick]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', conflicts_with = "full")]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1518))]
+    size: Vec<u32>,
+    /// Bursts: frames handed over at once, on each path [default: as --quick]
+    #[arg(long, value_name = "FRAMES", value_delimiter = ',', conflicts_with = "full")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=512))]
+    burst: Vec<u32>,
     /// Rounds that count; each measures every contestant once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Write the JSON report to this file as well
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Draw the rates as SVG into this file: by size, by burst, or by the number of cores
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
 }
 
 /// Comparison that is not one with peers on a path.
@@ -77,12 +89,17 @@ enum Path {
     NetmapPipe,
     /// The part of netmap over a switch
     NetmapSwitch,
+    /// Programs written for netmap and native ones, on one to four cores
+    Cores,
+    /// A frame's send, step by step
+    Send,
 }
 
 impl MainVerb for BenchArgs {
     const EXAMPLES: &str = "\
 ringroad bench
-ringroad bench --path pipe --json";
+ringroad bench --path pipe --json
+ringroad bench --path netmap-pipe --burst 1,2,4,8,16,32,64,128,256 --chart bursts.svg";
 
     fn run(&self, _: &Global, output: &Output) -> Result<(), Failure> {
         if let Some(OtherComparison::Sze2(sze2)) = &self.comparison {
@@ -92,6 +109,9 @@ ringroad bench --path pipe --json";
         let plan = if self.full { BenchPlan::full() } else { BenchPlan::quick() };
         let is_wanted = |path: FramePath| paths.iter().any(|wanted| path.is_in(wanted.get_name()));
         let mut plan = plan.only(|path| paths.is_empty() || is_wanted(path));
+        if !self.size.is_empty() || !self.burst.is_empty() {
+            plan = plan.at(&self.size, &self.burst);
+        }
         if let Some(rounds) = self.rounds {
             plan.rounds = rounds;
         }
@@ -112,7 +132,12 @@ ringroad bench --path pipe --json";
             }
         });
         let table = || report.to_table(None);
-        show(output, self.report.as_deref(), || report.to_json(), table)
+        show(output, self.report.as_deref(), || report.to_json(), table)?;
+        match &self.chart {
+            Some(path) => chart::draw(&report, path)
+                .map_err(|error| Failure::new(error.to_string(), "choose another --chart")),
+            None => Ok(()),
+        }
     }
 }
 
