@@ -327,9 +327,13 @@ fn enter_sends(contestants: &mut Contestants, programs: &Programs) {
             facts: ContestantFacts {
                 work_per_frame,
                 counting: "by the program itself: frames handed over, or calls",
+                memory: if is_ours { "not measured" } else { "the kernel's" }.into(),
                 ..own_facts(name, FramePath::Send)
             },
-            start: Box::new(move |task| start_worker(&own, role, vec![port.clone()], task, None)),
+            start: Box::new(move |task| {
+                let turn = start_worker(&own, role, vec![port.clone()], task, None)?;
+                Ok(if is_ours { turn } else { Turn { memory: None, ..turn } })
+            }),
             start_up: WORKER_START_UP,
             source: None,
         };

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::contestant::Sample;
-use crate::plan::{InterfaceWork, Mechanism};
+use crate::plan::{FramePath, InterfaceWork, Mechanism};
 use crate::runner::{ContestantOutcome, PointResult};
 
 fn series(contestant: &str, ours: bool, rates_fps: &[Option<u64>]) -> PointSeries {
@@ -148,4 +148,15 @@ fn the_json_keeps_its_shape() {
     assert_eq!(point["absolutes"][0]["frames_per_second"]["median"], 30e6);
     assert_eq!(point["series"][1]["outcomes"][1]["state"], "invalid");
     assert_eq!(point["series"][1]["outcomes"][0]["frames_per_second"], 10e6);
+}
+
+#[test]
+fn the_chart_names_its_axis_and_each_contestant() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chart.svg");
+    crate::chart::draw(&compared(), &file).unwrap();
+    let drawn = std::fs::read_to_string(file).unwrap();
+    for text in ["pipe, 64 B", "burst, frames", "Ringroad", "DPDK memif"] {
+        assert!(drawn.contains(text), "{text}: {drawn}");
+    }
 }
