@@ -249,7 +249,7 @@ lab-demo: build $(RINGROAD_LAB) ## RFC 2544 of four virtual switches on this mac
 	$(IN_LAB) RINGROAD_BIN_DIR=$(RELEASE) $(RINGROAD_LAB) run compare-switches --store $(LAB_DEMO)/results.db --report $(LAB_DEMO)/report.html
 
 .PHONY: bench
-bench: build ## compare with Debian's peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
+bench: build $(if $(findstring sze2,$(BENCH_ARGS)),dpdk-szedata2) ## compare with Debian's peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
 	$(RELEASE)/ringroad bench $(BENCH_ARGS)
 endif
 

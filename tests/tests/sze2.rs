@@ -186,6 +186,27 @@ fn the_command_line_sets_the_card_and_bad_settings_are_refused() {
     assert_eq!(site.sze2("status", &[])["filter"], "default allow 0-1\n");
 }
 
+/// The card is a port of a switch, then wired to a null port.
+#[test]
+fn a_card_with_its_output_switched_off_takes_all_frames_of_a_program() {
+    let site = Testbed::new("@channels=1,buffer=1M");
+    let wired = site.daemon.folder().join("wired");
+    let device = format!("sze2:{}@channels=1,buffer=1M", wired.display());
+    let mut wire = Service::start(site.daemon.ringroad(&["--json", "fwd", "null:no-rx=1", &device]));
+    wire.await_line("\"ready\"");
+    for card in [site.card(), wired] {
+        let card = card.display().to_string();
+        finished(&mut site.daemon.ringroad(&["sze2", "obuf", &card, "--disable"]));
+        let _program = Service::start(site.daemon.ringroad(&["gen", &format!("szedata:{card}")]));
+        // More than the buffer holds, and than the card borrows from it at once.
+        site.daemon.await_status("frames taken", |_| {
+            let status = finished(&mut site.daemon.ringroad(&["--json", "sze2", "status", &card]));
+            let status: Value = serde_json::from_str(&status).unwrap();
+            status["obuf_counters"]["disabled"].as_u64().unwrap() > 20_000
+        });
+    }
+}
+
 #[test]
 fn the_command_line_boots_a_card() {
     let site = Testbed::new("@channels=2,buffer=1M,design=HANIC_100G1_LR4");

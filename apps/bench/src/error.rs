@@ -91,6 +91,17 @@ pub enum BenchError {
         /// Number of CPUs that the process may use.
         allowed: usize,
     },
+    /// The card under test cannot be used.
+    #[error("cannot use the card of this turn")]
+    Card(#[from] ringroad_sze2::client::CardError),
+    /// A thread of the bench cannot run on its CPU.
+    #[error("cannot run on CPU {cpu}")]
+    Pin {
+        /// Number of the CPU.
+        cpu: usize,
+        #[source]
+        source: std::io::Error,
+    },
     /// A sample was taken but is invalid.
     #[error("the sample does not count: {0}")]
     Implausible(String),

@@ -81,6 +81,35 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
+/// Returns the CPUs that this process may run on, grouped by core, in ascending order of each core's first CPU. A CPU
+/// whose core the system does not report is a core of its own.
+#[must_use]
+pub fn allowed_cores() -> Vec<Vec<usize>> {
+    cores_of(&allowed_cpus(), |cpu| {
+        read(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+    })
+}
+
+/// Groups `cpus` by core. `siblings` returns the list of a CPU's core, as "0,20" or "0-1".
+fn cores_of(cpus: &[usize], siblings: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
+    let mut cores: Vec<Vec<usize>> = Vec::new();
+    for &cpu in cpus {
+        if cores.iter().any(|core| core.contains(&cpu)) {
+            continue;
+        }
+        let list = siblings(cpu).unwrap_or_default();
+        let is_sibling = |other: usize| {
+            list.split(',').any(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let is_within = |first: usize, last: usize| (first..=last).contains(&other);
+                first.parse().is_ok_and(|first| last.parse().is_ok_and(|last| is_within(first, last)))
+            })
+        };
+        cores.push(cpus.iter().copied().filter(|&other| other == cpu || is_sibling(other)).collect());
+    }
+    cores
+}
+
 /// Clock of the processor time that the hypervisor gives to other guests during a run.
 #[derive(Clone, Copy, Debug)]
 pub struct StealClock {
@@ -194,6 +223,14 @@ mod tests {
         assert_eq!(time, CpuTime { stolen: 8, all: 36 });
         assert_eq!(parse_cpu_time("cpu 1 2 three"), None);
         assert_eq!(parse_cpu_time(""), None);
+    }
+
+    #[test]
+    fn processors_of_one_core_are_grouped_and_forbidden_ones_are_left_out() {
+        let by_twenties = |cpu| Some(format!("{},{}", cpu % 20, cpu % 20 + 20));
+        assert_eq!(cores_of(&[0, 1, 20, 22], by_twenties), [vec![0, 20], vec![1], vec![22]]);
+        assert_eq!(cores_of(&[0, 1, 2], |cpu| (cpu < 2).then(|| "0-1".into())), [vec![0, 1], vec![2]]);
+        assert_eq!(cores_of(&[3], |_| Some("not a list".into())), [vec![3]]);
     }
 
     #[test]

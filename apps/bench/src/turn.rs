@@ -109,6 +109,12 @@ impl Turn {
 
     /// Waits until frames flow, and for a settling time. Then counts frames for `duration`.
     pub(crate) fn measure(&mut self, duration: Duration, stop: &StopFlag) -> Result<Sample, BenchError> {
+        self.settle(stop)?;
+        self.sample(duration, stop)
+    }
+
+    /// Waits until frames flow, and for a settling time.
+    pub(crate) fn settle(&mut self, stop: &StopFlag) -> Result<(), BenchError> {
         let began = Instant::now();
         while self.count(stop)?.directions.iter().any(|reading| reading.frames == 0) {
             self.check_running()?;
@@ -117,7 +123,11 @@ impl Turn {
             }
             stop.pass(FLOW_CHECK)?;
         }
-        stop.pass(SETTLE)?;
+        stop.pass(SETTLE)
+    }
+
+    /// Counts frames for `duration`.
+    pub(crate) fn sample(&mut self, duration: Duration, stop: &StopFlag) -> Result<Sample, BenchError> {
         let start = self.snapshot(stop)?;
         stop.pass(duration)?;
         Ok(start.until(&self.snapshot(stop)?))

@@ -197,8 +197,10 @@ pub fn ticks_and_ns() -> Option<(u64, u64)> {
     (cfg!(target_arch = "x86_64")).then_some((ticks, now_ns))
 }
 
+/// Reads the time-stamp counter; 0 without one.
 #[inline]
-fn ticks() -> u64 {
+#[must_use]
+pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: RDTSC exists on every x86-64 processor, reads one register and touches no memory. It faults only if the
     // kernel disabled it for this process (prctl PR_SET_TSC), which nothing in this program does.

@@ -104,6 +104,36 @@ fn the_examples_send_and_count() {
     assert!(counting.wait().unwrap().success());
 }
 
+#[test]
+fn the_measuring_example_counts_all_frames_with_and_without_the_copy() {
+    let (multiread, send) = (make("sze2-multiread"), make("sze2-send"));
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("szedataII0");
+    let _card = LoopbackCard::start(&path);
+    for copy in [&[][..], &["-c"]] {
+        let reading = Command::new("timeout")
+            .arg("60")
+            .arg(&multiread)
+            .args(copy)
+            .args(["-m", "1", "-n", "1000"])
+            .arg(&path)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        await_subscriber(&path);
+        let sent = Command::new(&send).arg(&path).args(["1000", "100"]).output().unwrap();
+        assert!(sent.status.success(), "{}", text(&sent));
+        let read = reading.wait_with_output().unwrap();
+        assert!(
+            read.status.success() && text(&read).contains("1000 frames, 100000 bytes, "),
+            "{}",
+            text(&read)
+        );
+    }
+    let usage = Command::new(&multiread).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2), "{}", text(&usage));
+}
+
 /// Waits until a program has started receive channel 0.
 fn await_subscriber(path: &Path) {
     let card = ringroad_sze2::client::CardClient::open(path, "test").unwrap();

@@ -23,12 +23,52 @@ use crate::reading::Reading;
 /// Longest reply of DPDK, bytes (`max_output_len` of the greeting in DPDK 20.05 to 22.11).
 const ANSWER_BYTES: usize = 16384;
 
+/// Command that returns the counts of calls.
+const CALL_TIMER: &str = "/call_timer";
+
 /// Time limit for a reply. A process that does not reply by then has stopped.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 struct Greeting {
     version: String,
+}
+
+/// Counts of `ringroad_call_timer`, a device of the `net_szedata2` plugin that times the calls into a port's driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct CallCounts {
+    /// Receive calls that returned frames.
+    pub rx_calls: u64,
+    /// Frames of these calls.
+    pub rx_frames: u64,
+    /// Median ticks of the time-stamp counter for each of these frames since the previous query, times 2.
+    pub rx_half_cycles: u64,
+    /// Transmit calls that took all offered frames.
+    pub tx_calls: u64,
+    /// Frames of these calls.
+    pub tx_frames: u64,
+    /// Median ticks for each of these frames since the previous query, times 2.
+    pub tx_half_cycles: u64,
+    /// Frames offered in all transmit calls.
+    pub tx_offered: u64,
+    /// Offered frames that the driver did not take.
+    pub tx_refused: u64,
+}
+
+impl CallCounts {
+    /// Counts between the query that gave `start` and the next, which gave these.
+    pub(crate) fn since(&self, start: &Self) -> Self {
+        let difference = |count: fn(&Self) -> u64| count(self).saturating_sub(count(start));
+        Self {
+            rx_calls: difference(|counts| counts.rx_calls),
+            rx_frames: difference(|counts| counts.rx_frames),
+            tx_calls: difference(|counts| counts.tx_calls),
+            tx_frames: difference(|counts| counts.tx_frames),
+            tx_offered: difference(|counts| counts.tx_offered),
+            tx_refused: difference(|counts| counts.tx_refused),
+            ..*self
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -48,7 +88,7 @@ pub(crate) enum PortCounter {
 
 /// A connection to one DPDK process.
 #[derive(Debug)]
-pub(super) struct Telemetry {
+pub(crate) struct Telemetry {
     program: String,
     socket: OwnedFd,
     version: String,
@@ -79,11 +119,21 @@ impl Telemetry {
     pub(super) fn frames(&mut self, port: u16, counter: PortCounter) -> Result<Reading, BenchError> {
         let command = format!("/ethdev/stats,{port}");
         Reading::of(|| {
-            send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
-                .map_err(|errno| failed(&self.program, "ask", errno))?;
-            let answer = self.hear()?;
+            let answer = self.ask(&command)?;
             parse_stats(answer, counter).ok_or_else(|| self.unreadable("port counters"))
         })
+    }
+
+    /// Returns the counts of the process' call timer since its start.
+    pub(crate) fn calls(&mut self) -> Result<CallCounts, BenchError> {
+        let answer = self.ask(CALL_TIMER)?;
+        parse_calls(answer).ok_or_else(|| self.unreadable("counts of calls"))
+    }
+
+    fn ask(&mut self, command: &str) -> Result<&[u8], BenchError> {
+        send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
+            .map_err(|errno| failed(&self.program, "ask", errno))?;
+        self.hear()
     }
 
     fn hear(&mut self) -> Result<&[u8], BenchError> {
@@ -117,6 +167,10 @@ fn parse_stats(text: &[u8], counter: PortCounter) -> Option<u64> {
     })
 }
 
+fn parse_calls(text: &[u8]) -> Option<CallCounts> {
+    serde_json::from_slice::<HashMap<String, CallCounts>>(text).ok()?.remove(CALL_TIMER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +186,16 @@ mod tests {
         let text = br#"{"/ethdev/stats":{"ipackets":18446744073709551615,"opackets":7,"q_ipackets":[1,2]}}"#;
         assert_eq!(parse_stats(text, PortCounter::Received), Some(u64::MAX));
         assert_eq!(parse_stats(text, PortCounter::Sent), Some(7));
+    }
+
+    #[test]
+    fn counts_of_calls_are_found_and_subtracted() {
+        let text = br#"{"/call_timer":{"rx_calls":1,"rx_frames":2,"rx_half_cycles":60,"tx_calls":4,"tx_frames":5,"tx_half_cycles":51,"tx_offered":8,"tx_refused":3}}"#;
+        let counts = parse_calls(text).unwrap();
+        assert_eq!((counts.rx_frames, counts.tx_refused), (2, 3));
+        let between = counts.since(&CallCounts { tx_frames: 4, tx_half_cycles: 99, ..counts });
+        assert_eq!((between.rx_frames, between.tx_frames, between.tx_half_cycles), (0, 1, 51));
+        assert_eq!(parse_calls(b"{\"/call_timer\":null}"), None);
     }
 
     #[test]

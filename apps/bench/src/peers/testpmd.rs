@@ -116,11 +116,11 @@ impl Installation {
         folder: &Path,
         stop: &StopFlag,
     ) -> Result<(BenchProcess, Telemetry), BenchError> {
-        let prefix = format!("rr{}{}", std::process::id(), launch.role);
+        let prefix = prefix_of(launch.role);
         let mut command = vec![self.program.clone().into()];
         command.extend(self.arguments(launch, &prefix));
         let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
-        let name = format!("testpmd ({})", launch.role);
+        let name = name_of(launch.role);
         let start = || {
             // Line-buffered output, even into a pipe: the line that reports forwarding is the awaited event.
             let wrapper = ["stdbuf", "-oL"];
@@ -141,14 +141,20 @@ impl Installation {
                 started => break started?,
             }
         };
-        let socket = folder.join("dpdk").join(&prefix).join("dpdk_telemetry.v2");
-        Ok((process, Telemetry::connect(&name, &socket)?))
+        Ok((process, Self::telemetry(launch.role, folder)?))
+    }
+
+    /// Opens another connection to the telemetry of the process with this role in the turn of `folder`.
+    pub(crate) fn telemetry(role: &str, folder: &Path) -> Result<Telemetry, BenchError> {
+        let socket = folder.join("dpdk").join(prefix_of(role)).join("dpdk_telemetry.v2");
+        Telemetry::connect(&name_of(role), &socket)
     }
 
     fn arguments(&self, launch: &Launch, prefix: &str) -> Vec<OsString> {
         let own = [format!("--mbcache={BUFFER_CACHE}"), format!("--burst={}", launch.burst_frames)];
         let line = CommandLine {
-            cores: vec![launch.cpu],
+            // The main thread has the first CPU, too.
+            cores: launch.cpus.first().into_iter().chain(&launch.cpus).copied().collect(),
             mebibytes: PROCESS_MEBIBYTES,
             huge_pages: self.has_hugepages(),
             prefix: prefix.into(),
@@ -158,6 +164,16 @@ impl Installation {
         };
         line.arguments()
     }
+}
+
+/// Prefix of the files of the process with this role.
+fn prefix_of(role: &str) -> String {
+    format!("rr{}{role}", std::process::id())
+}
+
+/// Name of the process with this role, for errors.
+fn name_of(role: &str) -> String {
+    format!("testpmd ({role})")
 }
 
 /// Whether a process has ended because it found too few pages.
@@ -170,8 +186,8 @@ fn lacks_memory(error: &BenchError) -> bool {
 pub(crate) struct Launch {
     /// Role in this set-up, in one word.
     pub role: &'static str,
-    /// CPU for forwarding.
-    pub cpu: usize,
+    /// CPUs for forwarding.
+    pub cpus: Vec<usize>,
     /// Path of a driver that is not part of the installed DPDK.
     pub plugin: Option<PathBuf>,
     /// Devices, as arguments of `--vdev`.
@@ -201,7 +217,7 @@ mod tests {
             memory: PeerMemory::OrdinaryPages { reason: String::new() },
         };
         let devices = vec!["net_null0".into()];
-        let launch = Launch { role: "null", cpu: 3, devices, burst_frames: 8, ..Launch::default() };
+        let launch = Launch { role: "null", cpus: vec![3], devices, burst_frames: 8, ..Launch::default() };
         let arguments = installation.arguments(&launch, "p");
         assert!(arguments.contains(&"--no-huge".into()));
         assert!(!arguments.contains(&"--in-memory".into()));

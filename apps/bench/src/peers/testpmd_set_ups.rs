@@ -137,7 +137,7 @@ fn in_memory() -> Vec<SetUp> {
             let device = format!("net_null0,size={},copy=0,no-rx=1", task.point.slot_bytes());
             vec![Launch {
                 role: "generator",
-                cpu: task.cores.second,
+                cpus: vec![task.cores.second],
                 devices: vec![device.into()],
                 burst_frames: task.point.burst_frames,
                 mode: sending(options, task),
@@ -199,7 +199,7 @@ fn null_ports(copy: u8, task: &Task<'_>) -> Launch {
     let device = |port| format!("net_null{port},size={},copy={copy}", task.point.slot_bytes()).into();
     Launch {
         role: "null",
-        cpu: task.cores.second,
+        cpus: vec![task.cores.second],
         devices: (0..2).map(device).collect(),
         burst_frames: task.point.burst_frames,
         mode: vec!["--forward-mode=io".into()],
@@ -214,7 +214,7 @@ fn pair(receiver: OsString, sender: OsString, sending: Vec<String>, task: &Task<
     vec![
         Launch {
             role: "receiver",
-            cpu: task.cores.first,
+            cpus: vec![task.cores.first],
             devices: vec![receiver],
             burst_frames,
             mode: vec!["--forward-mode=rxonly".into()],
@@ -223,7 +223,7 @@ fn pair(receiver: OsString, sender: OsString, sending: Vec<String>, task: &Task<
         },
         Launch {
             role: "sender",
-            cpu: task.cores.second,
+            cpus: vec![task.cores.second],
             devices: vec![sender],
             burst_frames,
             mode: sending,
@@ -248,7 +248,7 @@ fn vhost_user_switch(task: &Task<'_>) -> Vec<Launch> {
     vec![
         Launch {
             role: "switch",
-            cpu: task.cores.second,
+            cpus: vec![task.cores.second],
             devices: (0..2).map(vhost).collect(),
             burst_frames: task.point.burst_frames,
             mode: vec!["--forward-mode=io".into()],
@@ -256,7 +256,7 @@ fn vhost_user_switch(task: &Task<'_>) -> Vec<Launch> {
         },
         Launch {
             role: "generator",
-            cpu: task.cores.first,
+            cpus: vec![task.cores.first],
             devices: (0..2).map(|port| virtio_user(port, &socket(port), 1)).collect(),
             burst_frames: task.point.burst_frames.min(GENERATOR_BURST_FRAMES),
             mode: [sending(&["--forward-mode=flowgen", "--flowgen-flows=1"], task), virtio_rings()].concat(),
@@ -319,7 +319,7 @@ fn interface_launch(mechanism: Mechanism, mode: Vec<String>, task: &Task<'_>) ->
     };
     Launch {
         role: "interface",
-        cpu: task.cpu,
+        cpus: vec![task.cpu],
         devices: task.interfaces.iter().enumerate().map(device).collect(),
         burst_frames: task.point.burst_frames,
         mode,

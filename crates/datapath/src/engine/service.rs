@@ -91,7 +91,7 @@ impl Engine {
         source.receive(batch);
         let (frames, bytes) = (batch.frames(), batch.bytes());
         if frames == 0 {
-            return Served::EMPTY_POLL;
+            return finish_empty(source, batch, &self.outboxes);
         }
         let list = Batch::numbers(0..frames);
         let (mut lent, mut kicks) = (0, 0);
@@ -140,7 +140,7 @@ impl Engine {
         }
         let frames = batch.frames();
         if frames == 0 {
-            return Served::EMPTY_POLL;
+            return finish_empty(source, batch, &self.outboxes);
         }
         let mut dropped = DropTally::default();
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
@@ -305,6 +305,19 @@ fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[
         lender.reclaim(batch);
     }
     release(source, batch.slots(), lent, outboxes);
+}
+
+/// Gives a batch without frames back to its source, with the slots that were skipped in it.
+#[cold]
+fn finish_empty(source: &mut EngineQueue, batch: &Batch, outboxes: &[Option<Outbox>]) -> Served {
+    let slots = batch.slots();
+    if slots == 0 {
+        return Served::EMPTY_POLL;
+    }
+    finish_batch(source, batch, 0, outboxes);
+    let kicks = u64::from(source.flush()) * KICK_COST;
+    // The worker goes on: more such slots may wait.
+    Served { frames: slots, cost: Served::EMPTY_POLL.cost + slots as u64 + kicks }
 }
 
 /// Releases the batch's slots, now or when their borrowers are done.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringroad_bench::sze2::{ForwardMode, Sze2Plan, Sze2Session, chart};
+use ringroad_bench::sze2::{ForwardMode, QueueLayout, Sze2Plan, Sze2Session, chart};
 
 use super::{show, stop_by_signal};
 use crate::failure::Failure;
@@ -19,13 +19,13 @@ const PLUGIN_FOLDERS: [&str; 2] = ["../lib/ringroad", "dpdk-szedata2"];
 /// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
 ///
 /// Measures as described in the documents of the szedata2 driver: testpmd receives, sends, or does both, with and
-/// without the copy between buffer and mbuf. The report has Mpps, share of 100G line rate and cycles for each frame,
-/// beside the published figures of the card. The card runs on the first core, testpmd on the second. Needs root and the
-/// Debian package dpdk.
+/// without the copy between buffer and mbuf. The report has the cycles for each frame in the driver's calls, Mpps,
+/// Gbit/s and share of 100G line rate, beside the published figures of the card. The card runs on the first core,
+/// testpmd on the others. Needs root and the Debian package dpdk.
 #[derive(Debug, Args)]
 pub(super) struct BenchSze2 {
-    /// Measure all sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour per round
-    #[arg(long, conflicts_with_all = ["size", "burst", "queues"])]
+    /// Measure all sizes, bursts of 32 and 128, and all published numbers of cores; takes an hour per round
+    #[arg(long, conflicts_with_all = ["size", "burst", "queues", "cores"])]
     full: bool,
     /// Forwarding mode of testpmd
     #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = ForwardMode::ALL.map(ForwardMode::name))]
@@ -36,7 +36,10 @@ pub(super) struct BenchSze2 {
     /// Burst: frames per call [default: 128]
     #[arg(long, value_name = "FRAMES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=512))]
     burst: Vec<u32>,
-    /// Number of queues, each on its own channel [default: 1]
+    /// Cores and threads of each, with a queue for each thread: projected where the machine has too few
+    #[arg(long, value_name = "CORES", value_delimiter = ',', conflicts_with = "queues", value_parser = parse_layout)]
+    cores: Vec<QueueLayout>,
+    /// Number of queues of one thread, each on its own channel [default: 1]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
     queues: Vec<u16>,
     /// Number of turns of each driver at each point
@@ -48,7 +51,7 @@ pub(super) struct BenchSze2 {
     /// File of the driver librte_net_szedata2.so [default: the installed or built file]
     #[arg(long, value_name = "FILE")]
     plugin: Option<PathBuf>,
-    /// Draw the cycles as SVG into this file
+    /// Draw cycles, rates and data rates as SVG into this file
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
     /// Write the JSON report to this file as well
@@ -78,7 +81,10 @@ impl BenchSze2 {
             plan.bursts_frames.clone_from(&self.burst);
         }
         if !self.queues.is_empty() {
-            plan.queues.clone_from(&self.queues);
+            plan.layouts = self.queues.iter().map(|&queues| QueueLayout::one_thread(queues)).collect();
+        }
+        if !self.cores.is_empty() {
+            plan.layouts.clone_from(&self.cores);
         }
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
@@ -94,6 +100,13 @@ impl BenchSze2 {
             None => Ok(()),
         }
     }
+}
+
+/// Parses a layout of the documents, as `4C/2T`.
+fn parse_layout(text: &str) -> Result<QueueLayout, String> {
+    let known = || QueueLayout::PUBLISHED.into_iter();
+    let names = || known().map(QueueLayout::name).collect::<Vec<_>>().join(", ");
+    known().find(|layout| layout.name() == text).ok_or_else(|| format!("choose from {}", names()))
 }
 
 fn find_plugin(program: &Path) -> Result<PathBuf, Failure> {
