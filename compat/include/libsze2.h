@@ -207,6 +207,15 @@ struct szecard_info {
 
 int szecard_get_info(struct szedata *sze, struct szecard_info *info);
 
+/* The design (firmware) of a card. */
+struct szecard_design {
+    char name[48];
+    char version[16]; /* empty where it is not known */
+};
+
+/* Queries the card. EPERM from a card whose version has no designs. */
+int szecard_get_design(struct szedata *sze, struct szecard_design *design);
+
 /* Which destinations an input buffer lets in: all; those listed; those and broadcast; those, broadcast and
  * multicast. */
 #define SZECARD_CHECK_PROMISCUOUS 0U

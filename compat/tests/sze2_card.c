@@ -407,8 +407,11 @@ static void settings_are_read_and_set(void)
 {
     struct szedata *sze = szedata_open(card);
     struct szecard_status status;
+    struct szecard_design design;
     struct szecard_info info;
 
+    CHECK(szecard_get_design(sze, &design) == 0);
+    CHECK(strcmp(design.name, "HANIC_100G1_LR4") == 0 && strcmp(design.version, "4.1") == 0);
     CHECK(szecard_get_info(sze, &info) == 0 && strcmp(info.name, "plug") == 0);
     CHECK(info.receive_channels == 4 && info.transmit_buffer == 131072 && info.address[5] == 1);
     CHECK(szecard_get_status(sze, &status) == 0 && status.ibuf.enabled && status.obuf_enabled);

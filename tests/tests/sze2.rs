@@ -187,6 +187,26 @@ fn the_command_line_sets_the_card_and_bad_settings_are_refused() {
 }
 
 #[test]
+fn the_command_line_boots_a_card() {
+    let site = Testbed::new("@channels=2,buffer=1M,design=HANIC_100G1_LR4");
+    let card = site.card().display().to_string();
+    assert_eq!(site.sze2("boot", &[])["name"], "HANIC_100G1_LR4");
+    site.sze2("obuf", &["--disable"]);
+    let booted = site.sze2("boot", &["NIC_100G1_LR4"]);
+    assert_eq!((&booted["name"], &booted["filter"]), (&"NIC_100G1_LR4".into(), &false.into()));
+    let status = site.sze2("status", &[]);
+    assert_eq!((&status["design"]["name"], &status["obuf_enabled"]), (&booted["name"], &true.into()));
+    let text = finished(&mut site.daemon.ringroad(&["sze2", "status", &card]));
+    assert!(text.contains("design NIC_100G1_LR4"), "{text}");
+    for (arguments, part) in
+        [(["sze2", "boot", &card, "NIC"], "RINGROAD"), (["sze2", "dist", &card, "hash"], "no distribution")]
+    {
+        let output = run(site.daemon.ringroad(&arguments));
+        assert!(!output.status.success() && stderr(&output).contains(part), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
 fn a_card_stays_usable_when_programs_are_killed_under_traffic() {
     let site = Testbed::new("@channels=1,buffer=1M");
     let device = format!("szedata:{}", site.card().display());

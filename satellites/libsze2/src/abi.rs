@@ -92,6 +92,16 @@ pub struct SzecardInfo {
     pub address: [u8; 6],
 }
 
+/// `struct szecard_design`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SzecardDesign {
+    /// Name, NUL-terminated, cut off if it is too long.
+    pub name: [c_char; 48],
+    /// Version, NUL-terminated, cut off if it is too long; empty if it is not known.
+    pub version: [c_char; 16],
+}
+
 /// `struct szecard_ibuf`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -176,6 +186,8 @@ const _: () = {
     assert!(offset_of!(SzecardInfo, receive_buffer) == 64);
     assert!(offset_of!(SzecardInfo, receive_channels) == 80);
     assert!(offset_of!(SzecardInfo, address) == 84);
+    assert!(size_of::<SzecardDesign>() == 64);
+    assert!(offset_of!(SzecardDesign, version) == 48);
     assert!(size_of::<SzecardIbuf>() == 212);
     assert!(offset_of!(SzecardIbuf, addresses) == 20);
     assert!(size_of::<IbufCounters>() == 72);

@@ -10,8 +10,8 @@ use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
 use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
 
 use crate::abi::{
-    HandleCounters, MAX_ADDRESSES, MAX_CHANNELS, SzecardChannel, SzecardFrame, SzecardIbuf, SzecardInfo,
-    SzecardStatus,
+    HandleCounters, MAX_ADDRESSES, MAX_CHANNELS, SzecardChannel, SzecardDesign, SzecardFrame, SzecardIbuf,
+    SzecardInfo, SzecardStatus,
 };
 use crate::failure::{CallError, answer, last_message, number_of, of_card, status_of};
 use crate::handle::SzeHandle;
@@ -69,13 +69,8 @@ exports! {
     /// `szecard_get_info`.
     status_of fn szecard_get_info(sze, info: *mut SzecardInfo) -> c_int {
         let card = sze.card()?.info();
-        let mut name: [c_char; 64] = [0; 64];
-        let characters = card.name.bytes().take_while(|&byte| byte != 0);
-        for (target, character) in name[..63].iter_mut().zip(characters) {
-            *target = character as c_char;
-        }
         let info_of = SzecardInfo {
-            name,
+            name: c_text(&card.name),
             receive_buffer: card.receive_buffer_bytes,
             transmit_buffer: card.transmit_buffer_bytes,
             receive_channels: card.receive_channels,
@@ -84,6 +79,17 @@ exports! {
         };
         // SAFETY: as the caller promises.
         unsafe { put(info, info_of, "the information") }
+    }
+
+    /// `szecard_get_design`.
+    status_of fn szecard_get_design(sze, design: *mut SzecardDesign) -> c_int {
+        let loaded = sze.card()?.design().map_err(of_card)?;
+        let design_of = SzecardDesign {
+            name: c_text(&loaded.name),
+            version: c_text(loaded.version.as_deref().unwrap_or_default()),
+        };
+        // SAFETY: as the caller promises.
+        unsafe { put(design, design_of, "the design") }
     }
 
     /// `szecard_get_status`.
@@ -122,6 +128,16 @@ exports! {
 #[inline]
 fn number_or_0_of(call: impl FnOnce() -> Result<c_int, CallError>) -> c_int {
     answer(|errno| if errno == libc::EAGAIN { 0 } else { -1 }, call)
+}
+
+/// A text for C, cut off if it is too long.
+fn c_text<const BYTES: usize>(text: &str) -> [c_char; BYTES] {
+    let mut characters = [0; BYTES];
+    let bytes = text.bytes().take_while(|&byte| byte != 0).take(BYTES - 1);
+    for (target, byte) in characters.iter_mut().zip(bytes) {
+        *target = byte as c_char;
+    }
+    characters
 }
 
 fn number(channel: c_uint) -> Result<u16, CallError> {

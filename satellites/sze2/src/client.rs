@@ -11,6 +11,7 @@ use ringroad_ring::wakeup::Sleeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::card::design::DesignInfo;
 use crate::control_page::ChannelState;
 use crate::fault::ChannelFault;
 use crate::memory::{ChannelMemory, MemoryError};
@@ -379,6 +380,18 @@ impl CardClient {
     pub fn status(&self) -> Result<CardStatus, CardError> {
         match self.ask(&CardRequest::Status)?.0 {
             CardReply::Status { status } => Ok(*status),
+            _ => Err(CardError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// The card's design. The request goes over a connection of its own, since a card of an earlier version does not
+    /// know it and ends the connection.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn design(&self) -> Result<DesignInfo, CardError> {
+        match Self::open(&self.path, "design")?.ask(&CardRequest::Design)?.0 {
+            CardReply::Design { design } => Ok(design),
             _ => Err(CardError::Unexpected(self.path.clone())),
         }
     }

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
+use crate::card::design::DesignInfo;
 use crate::card::distribution::ChannelDistribution;
 use crate::card::settings::IbufSettings;
 
@@ -73,6 +74,14 @@ pub enum CardRequest {
     },
     /// Sets all counters to zero.
     ClearCounters,
+    /// Requests the card's design. The reply is [`CardReply::Design`].
+    Design,
+    /// Loads a design. All subscriptions end, connections of other programs too, and all settings and counters are as
+    /// at the start.
+    Boot {
+        /// Name of the design ([`crate::card::design`]).
+        design: String,
+    },
 }
 
 /// The card's reply.
@@ -94,6 +103,11 @@ pub enum CardReply {
     Status {
         /// Status of the card.
         status: Box<CardStatus>,
+    },
+    /// Reply to [`CardRequest::Design`].
+    Design {
+        /// The design.
+        design: DesignInfo,
     },
     /// Reply to a request that was not carried out.
     Refused {

@@ -1,5 +1,6 @@
 //! `ringroad sze2`: capture cards in software.
 
+mod boot;
 mod distribution;
 mod dump;
 mod filter;
@@ -41,6 +42,8 @@ enum Verb {
     Filter(filter::FilterVerb),
     /// Show or set how frames are spread over the channels
     Dist(distribution::Dist),
+    /// Show or load the design of a card
+    Boot(boot::Boot),
     /// Print the segments of a channel, or of a file
     Dump(dump::Dump),
 }
@@ -71,6 +74,7 @@ ringroad sze2 status /run/szedataII0";
             Verb::Obuf(verb) => verb.run(output),
             Verb::Filter(verb) => verb.run(output),
             Verb::Dist(verb) => verb.run(output),
+            Verb::Boot(verb) => verb.run(output),
             Verb::Dump(verb) => verb.run(output),
         }
     }

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad_sze2::card::counters::{SharedIbufCounters, SharedObufCounters};
-use ringroad_sze2::card::distribution::ChannelDistribution;
-use ringroad_sze2::card::filter::CardFilter;
-use ringroad_sze2::card::settings::{CardSettings, IbufSettings};
+use ringroad_sze2::card::design::CardDesign;
+use ringroad_sze2::card::settings::CardSettings;
 use ringroad_sze2::memory::ChannelGeometry;
 use ringroad_sze2::message::{CardInfo, CardStatus};
 
@@ -14,7 +13,8 @@ use super::channel::{ReceiveChannel, TransmitChannel};
 
 #[derive(Debug)]
 pub(super) struct Card {
-    pub(super) info: CardInfo,
+    /// Properties of the card with a design that limits nothing.
+    info: CardInfo,
     pub(super) geometry: ChannelGeometry,
     settings: Mutex<Arc<CardSettings>>,
     /// Number of changes of the settings, so that a worker detects a change without a lock.
@@ -33,6 +33,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Card {
     pub(super) fn new(
         name: String,
+        design: &'static CardDesign,
         channels: u16,
         geometry: ChannelGeometry,
         address: [u8; 6],
@@ -46,13 +47,7 @@ impl Card {
             transmit_buffer_bytes: geometry.buffer_bytes,
             address,
         };
-        let settings = CardSettings {
-            ibuf: IbufSettings::new(address),
-            obuf_enabled: true,
-            filter: CardFilter::all(channels),
-            distribution: ChannelDistribution::default(),
-            timestamps,
-        };
+        let settings = CardSettings::new(design, channels, address, timestamps);
         Self {
             info,
             geometry,
@@ -83,6 +78,25 @@ impl Card {
         self.version.fetch_add(1, Ordering::Release);
     }
 
+    /// Properties of the card with its present design.
+    pub(super) fn info(&self) -> CardInfo {
+        let most = self.settings().design.channels;
+        CardInfo {
+            receive_channels: self.info.receive_channels.min(most),
+            transmit_channels: self.info.transmit_channels.min(most),
+            ..self.info.clone()
+        }
+    }
+
+    /// Loads a design: settings and counters are as at the start.
+    pub(super) fn boot(&self, design: &'static CardDesign) {
+        let CardInfo { receive_channels, address, .. } = self.info;
+        self.change(|settings| {
+            *settings = CardSettings::new(design, receive_channels, address, settings.timestamps);
+        });
+        self.clear_counters();
+    }
+
     pub(super) fn clear_counters(&self) {
         self.ibuf.clear();
         self.obuf.clear();
@@ -93,8 +107,10 @@ impl Card {
 
     pub(super) fn status(&self) -> CardStatus {
         let settings = self.settings();
+        let info = self.info();
+        let channels = usize::from(info.receive_channels);
         CardStatus {
-            info: self.info.clone(),
+            info,
             ibuf: settings.ibuf.clone(),
             ibuf_counters: self.ibuf.read(),
             obuf_enabled: settings.obuf_enabled,
@@ -102,8 +118,13 @@ impl Card {
             distribution: settings.distribution,
             filter: settings.filter.to_string(),
             timestamps: settings.timestamps,
-            receive: self.receive.iter().map(|channel| channel.record.status(true)).collect(),
-            transmit: self.transmit.iter().map(|channel| channel.record.status(false)).collect(),
+            receive: self.receive.iter().take(channels).map(|channel| channel.record.status(true)).collect(),
+            transmit: self
+                .transmit
+                .iter()
+                .take(channels)
+                .map(|channel| channel.record.status(false))
+                .collect(),
         }
     }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::port_queue::{PortCapabilities, PortQueue};
+use ringroad_sze2::card::design::{DESIGN_NAMES, DESIGNS};
 use ringroad_sze2::card::settings::MAX_CHANNELS;
 use ringroad_sze2::memory::{ChannelGeometry, MemoryError};
 use ringroad_sze2::segment::MAX_FRAME_BYTES;
@@ -48,6 +49,12 @@ const ADDRESS_PREFIX: [u8; 3] = [0x00, 0x11, 0x17];
 
 impl DriverError for MemoryError {}
 
+const DESIGN: PortOption = PortOption::new(
+    "design",
+    ValueKind::Word(&DESIGN_NAMES),
+    DESIGN_NAMES[0],
+    "design that the card boots with: its channels and what can be set",
+);
 const CHANNELS: PortOption = PortOption::new(
     "channels",
     ValueKind::Number { least: 1, most: MAX_CHANNELS as u64 },
@@ -69,7 +76,7 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     about: "an SZE2 capture card in software, which programs open at a UNIX socket",
     page: Some("sze2.md"),
     target: NameTarget::Socket,
-    options: &[&SOCKET_MODE, &CHANNELS, &BUFFER, &BLOCK, &METADATA, &MAC],
+    options: &[&SOCKET_MODE, &DESIGN, &CHANNELS, &BUFFER, &BLOCK, &METADATA, &MAC],
     access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
@@ -85,9 +92,11 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     geometry.check()?;
     let failed = |source| DeviceError::Connection { name: format!("sze2:{}", path.display()), source };
 
+    let design = device_options.word(&DESIGN, &DESIGNS.each_ref()).unwrap_or(&DESIGNS[0]);
     let address = device_options.mac(&MAC).map_or_else(|| address_of(path), Mac::octets);
     let card = Card::new(
         path.display().to_string(),
+        design,
         channels,
         geometry,
         address,
@@ -109,7 +118,11 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     } else {
         format!("{} MiB", buffer_bytes >> 20)
     };
-    let mode = format!("SZE2 card at {}, {channels} channel(s) each way, buffers of {size}", path.display());
+    let mode = format!(
+        "SZE2 card at {}, {} channel(s) each way, buffers of {size}",
+        path.display(),
+        channels.min(design.channels)
+    );
     let capabilities = PortCapabilities { driver: "sze2", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
     let mut device = Device::new(device_queues, capabilities);
     device.keep = Some(Box::new(thread));

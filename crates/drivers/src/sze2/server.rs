@@ -7,6 +7,7 @@ use std::time::Duration;
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
+use ringroad_sze2::card::design::CardDesign;
 use ringroad_sze2::card::filter::CardFilter;
 use ringroad_sze2::client::channels_of;
 use ringroad_sze2::memory::ChannelMemory;
@@ -49,6 +50,8 @@ struct Session {
     memories: Vec<Arc<ChannelMemory>>,
     /// Eventfds of transmit channels, each with the queue that waits for it.
     kicks: Vec<(usize, OwnedFd)>,
+    /// Whether the card was booted by the last request.
+    has_booted: bool,
 }
 
 type Answer = (CardReply, Vec<OwnedFd>);
@@ -71,14 +74,31 @@ impl CardServer {
                 }
                 stays
             });
+            if sessions.iter().any(|session| session.has_booted) {
+                self.end_others(&mut sessions);
+            }
             if has_new_client {
                 self.welcome(&mut sessions);
             }
         }
-        for session in &mut sessions {
-            session.memories.iter().for_each(|memory| memory.set_state(ChannelState::Gone));
-            self.end(session);
-        }
+        sessions.iter_mut().for_each(|session| self.part_with(session));
+    }
+
+    /// Ends the sessions of a card that was booted, except the one that requested it.
+    fn end_others(&self, sessions: &mut Vec<Session>) {
+        sessions.retain_mut(|session| {
+            let stays = std::mem::take(&mut session.has_booted);
+            if !stays {
+                self.part_with(session);
+            }
+            stays
+        });
+    }
+
+    /// Releases the channels of a session whose program has not left. Its memories tell the program.
+    fn part_with(&self, session: &mut Session) {
+        session.memories.iter().for_each(|memory| memory.set_state(ChannelState::Gone));
+        self.end(session);
     }
 
     fn welcome(&self, sessions: &mut Vec<Session>) {
@@ -92,6 +112,7 @@ impl CardServer {
                     transmit: 0,
                     memories: Vec::new(),
                     kicks: Vec::new(),
+                    has_booted: false,
                 });
             }
             Ok(Some(socket)) => {
@@ -127,7 +148,7 @@ impl CardServer {
         if session.event.is_none() && !matches!(request, CardRequest::Hello { .. }) {
             return Err("hello must come first".to_owned());
         }
-        let channels = self.card.info.receive_channels;
+        let design = self.card.settings().design;
         match request {
             CardRequest::Hello { version, program } => return self.hello(session, version, &program),
             CardRequest::Subscribe { receive, transmit } => {
@@ -144,14 +165,23 @@ impl CardServer {
             }
             CardRequest::SetObuf { enabled } => self.card.change(|settings| settings.obuf_enabled = enabled),
             CardRequest::SetDistribution { distribution } => {
+                design.expect(design.has_distribution, "distribution to set")?;
                 self.card.change(|settings| settings.distribution = distribution);
             }
             CardRequest::SetFilter { rules } => {
+                design.expect(design.has_filter, "filter")?;
                 let filter: CardFilter = rules.parse()?;
-                filter.check(channels)?;
+                filter.check(self.card.info().receive_channels)?;
                 self.card.change(|settings| settings.filter = filter);
             }
             CardRequest::ClearCounters => self.card.clear_counters(),
+            CardRequest::Design => return Ok((CardReply::Design { design: design.info() }, Vec::new())),
+            CardRequest::Boot { design } => {
+                let design = CardDesign::of_name(&design)?;
+                self.part_with(session);
+                session.has_booted = true;
+                self.card.boot(design);
+            }
         }
         Ok((CardReply::Done, Vec::new()))
     }
@@ -166,13 +196,15 @@ impl CardServer {
         let copy = copy_of(&event)?;
         session.subscriber.set_program(program);
         session.event = Some(Arc::new(event));
-        Ok((CardReply::Hello { info: self.card.info.clone() }, vec![copy]))
+        Ok((CardReply::Hello { info: self.card.info() }, vec![copy]))
     }
 
     fn subscribe(&self, session: &mut Session, receive: u32, transmit: u32) -> Result<Answer, String> {
         let Some(event) = session.event.clone() else { return Err("hello must come first".to_owned()) };
         let (mut given, mut descriptors) = ((0, 0), Vec::new());
-        for number in channels_of(receive) {
+        let channels = self.card.info().receive_channels;
+        let is_there = |number: &u16| *number < channels;
+        for number in channels_of(receive).filter(is_there) {
             let Some(channel) = self.card.receive.get(usize::from(number)) else { continue };
             if !channel.record.is_free() {
                 continue;
@@ -186,7 +218,7 @@ impl CardServer {
             session.receive |= 1 << number;
             given.0 |= 1 << number;
         }
-        for number in channels_of(transmit) {
+        for number in channels_of(transmit).filter(is_there) {
             let Some(channel) = self.card.transmit.get(usize::from(number)) else { continue };
             let queue = usize::from(number) % self.wakes.len().max(1);
             let (true, Some(wake)) = (channel.record.is_free(), self.wakes.get(queue)) else { continue };

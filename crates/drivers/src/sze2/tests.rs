@@ -356,6 +356,41 @@ fn the_end_of_a_card_ends_the_wait() {
 }
 
 #[test]
+fn a_design_sets_what_a_card_can_do_and_booting_one_ends_all_subscriptions() {
+    let mut site = Testbed::new("@channels=16,buffer=128K,block=4K,design=NIC_100G1_LR4");
+    let card = site.started(0xFF, 1);
+    let design = card.design().unwrap();
+    assert_eq!((design.to_string().as_str(), design.channels), ("NIC_100G1_LR4", 8));
+    assert_eq!((site.status().info.receive_channels, site.status().receive.len()), (8, 8));
+    assert_eq!(site.program().subscribe(0x100, 0x100).unwrap(), (0, 0), "the design has no ninth channel");
+    let program = site.program();
+    let filter = CardRequest::SetFilter { rules: "default allow 9".into() };
+    let hash = ChannelDistribution { spread: DistributionMode::Hash, ports: true };
+    let distribution = CardRequest::SetDistribution { distribution: hash };
+    for request in [&filter, &distribution] {
+        let refused = program.set(request).unwrap_err().to_string();
+        assert!(refused.contains("design NIC_100G1_LR4 has no"), "{refused}");
+    }
+    program.set(&CardRequest::SetObuf { enabled: false }).unwrap();
+    assert_eq!(site.come(0, &[frame(1, 60)], 100).frames, 1);
+
+    let boot = |design: &str| program.set(&CardRequest::Boot { design: design.into() });
+    assert!(boot("HANIC").unwrap_err().to_string().contains("choose RINGROAD, NIC_100G1_LR4"));
+    boot("RINGROAD").unwrap();
+    assert!(matches!(card.status(), Err(CardError::Message { source: MessageError::Gone, .. })));
+    assert_eq!(card.transmit_state(0), Some(ChannelState::Gone));
+    let status = program.status().unwrap();
+    assert!(status.receive.iter().chain(&status.transmit).all(|channel| channel.subscriber.is_none()));
+    assert_eq!((status.receive.len(), status.obuf_enabled, status.ibuf_counters.total()), (16, true, 0));
+    program.set(&filter).unwrap();
+    program.set(&distribution).unwrap();
+    assert_eq!(site.started(0xFFFF, 0xFFFF).subscribed(), (0xFFFF, 0xFFFF));
+    boot("HANIC_100G1_LR4").unwrap();
+    assert_eq!(program.design().unwrap().to_string(), "HANIC_100G1_LR4 4.1");
+    assert!(program.set(&filter).unwrap_err().to_string().contains("channel 9"));
+}
+
+#[test]
 fn frames_carry_their_arrival_time() {
     let mut site = Testbed::new("@channels=1,buffer=128K,block=4K,metadata=1");
     let mut card = site.started(1, 0);

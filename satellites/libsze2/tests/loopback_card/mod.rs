@@ -13,6 +13,7 @@ use std::time::Duration;
 use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
+use ringroad_sze2::card::design::DESIGNS;
 use ringroad_sze2::card::distribution::ChannelDistribution;
 use ringroad_sze2::card::settings::IbufSettings;
 use ringroad_sze2::memory::{ChannelGeometry, ChannelMemory, MIN_BUFFER_BYTES};
@@ -270,6 +271,7 @@ fn reply(state: &mut State, number: u64, event: &OwnedFd, request: CardRequest) 
             state.obuf_enabled = enabled;
             (CardReply::Done, Vec::new())
         }
+        CardRequest::Design => (CardReply::Design { design: DESIGNS[2].info() }, Vec::new()),
         CardRequest::ClearCounters => {
             state.received = Default::default();
             state.transmitted = Default::default();

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod counters;
+pub mod design;
 pub mod distribution;
 pub mod filter;
 pub mod flow_key;

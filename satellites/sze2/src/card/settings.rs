@@ -7,6 +7,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
+use super::design::CardDesign;
 use super::distribution::ChannelDistribution;
 use super::filter::CardFilter;
 use crate::segment::MAX_FRAME_BYTES;
@@ -108,6 +109,8 @@ impl IbufSettings {
 /// All settings of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardSettings {
+    /// Design that the card has booted.
+    pub design: &'static CardDesign,
     /// Settings of the input buffer.
     pub ibuf: IbufSettings,
     /// Whether the output buffer (OBUF) lets out frames.
@@ -118,6 +121,21 @@ pub struct CardSettings {
     pub distribution: ChannelDistribution,
     /// Whether frames come with [`super::metadata::FrameInfo`].
     pub timestamps: bool,
+}
+
+impl CardSettings {
+    /// Settings of a card with `channels` channels that has just booted `design`. Its own address is `address`.
+    #[must_use]
+    pub fn new(design: &'static CardDesign, channels: u16, address: [u8; 6], timestamps: bool) -> Self {
+        Self {
+            design,
+            ibuf: IbufSettings::new(address),
+            obuf_enabled: true,
+            filter: CardFilter::all(channels.min(design.channels)),
+            distribution: ChannelDistribution::default(),
+            timestamps,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use clap::Args;
 use ringroad_sze2::card::counters::{IbufCounters, ObufCounters};
+use ringroad_sze2::card::design::DesignInfo;
 use ringroad_sze2::message::{CardStatus, ChannelStatus};
 use ringroad_wire::mac::Mac;
+use serde::Serialize;
 
 use super::{CardArgument, switched};
 use crate::failure::Failure;
@@ -22,18 +24,31 @@ pub(super) struct CardStatusArgs {
 
 impl CardStatusArgs {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
-        output.result(&self.card.open()?.status()?, text)
+        let card = self.card.open()?;
+        let state = CardState { status: card.status()?, design: card.design().ok() };
+        output.result(&state, |state| text(&state.status, state.design.as_ref()))
     }
 }
 
-fn text(status: &CardStatus) -> String {
+/// Everything about a card.
+#[derive(Debug, Serialize)]
+struct CardState {
+    #[serde(flatten)]
+    status: CardStatus,
+    /// `None` if the card's daemon is of a version without designs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    design: Option<DesignInfo>,
+}
+
+fn text(status: &CardStatus, design: Option<&DesignInfo>) -> String {
     let mut text = String::new();
     let info = &status.info;
     // Writing into a string cannot fail.
     let _ = writeln!(
         text,
-        "card {}: address {}, {} receive and {} transmit channels, buffers of {} and {}, metadata {}\n",
+        "card {}: {}address {}, {} receive and {} transmit channels, buffers of {} and {}, metadata {}\n",
         info.name,
+        design.map_or(String::new(), |design| format!("design {design}, ")),
         Mac::from(info.address),
         info.receive_channels,
         info.transmit_channels,
