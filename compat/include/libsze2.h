@@ -179,6 +179,26 @@ int szecard_take(struct szedata *sze, unsigned int channel, struct szecard_frame
 /* Gives back the first `count` frames of all that were taken; the others, if any, will be taken again. */
 int szecard_give_back(struct szedata *sze, unsigned int channel, unsigned int count);
 
+/* Gives back the frames taken before `first`: it and those after it, `left` frames in all, stay taken. With
+ * `left` 0 all are given back, and `first` has no meaning. */
+int szecard_give_back_before(struct szedata *sze, unsigned int channel, const struct szecard_frame *first,
+                             unsigned int left);
+
+/* Holds the memory of a receive channel's buffer: its frames stay where they are until szecard_end_hold(), also
+ * after szecard_renew() and szedata_close(). The card may still write over frames that were given back. NULL on
+ * failure. */
+struct szecard_buffer;
+const struct szecard_buffer *szecard_hold(struct szedata *sze, unsigned int channel);
+
+/* Ends that. Any thread may call it. NULL is nothing. */
+void szecard_end_hold(const struct szecard_buffer *buffer);
+
+/* Gives a receive channel that is started a new, empty buffer. No frame is lost: the frames left in the old buffer
+ * are taken first. The first szecard_take() that then returns 0 leaves the old buffer, and later ones take from the
+ * new one. What was taken before counts as given back; the card puts nothing more into the old buffer. EBUSY while
+ * an earlier call has left frames. */
+int szecard_renew(struct szedata *sze, unsigned int channel);
+
 /* Longest frame that a segment without metadata has room for, bytes. */
 #define SZECARD_MAX_FRAME 65527U
 
@@ -276,6 +296,10 @@ struct szecard_status {
 
 /* Everything about the card, as it is now. Queries the card, which may take a while. */
 int szecard_get_status(struct szedata *sze, struct szecard_status *status);
+
+/* Whether the metadata of each received frame begin with the time of its arrival, ns since 1970 as 64 bits,
+ * little-endian: 1 or 0, or -1 on failure. Queries the card. */
+int szecard_has_timestamps(struct szedata *sze);
 
 /* Sets all of the input buffer, for every user of the card. */
 int szecard_set_ibuf(struct szedata *sze, const struct szecard_ibuf *ibuf);

@@ -69,7 +69,15 @@ static void null_is_refused(void)
     REFUSED(szecard_take(dummy, 32, &frame, 1), -1);
     REFUSED(szecard_take(NULL, 0, &frame, 1), -1);
     REFUSED(szecard_give_back(dummy, 0x10000, 1), -1);
+    REFUSED(szecard_give_back_before(NULL, 0, &frame, 1), -1);
+    REFUSED(szecard_give_back_before(dummy, 32, &frame, 1), -1);
+    REFUSED(szecard_hold(NULL, 0), NULL);
+    REFUSED(szecard_hold(dummy, 32), NULL);
+    REFUSED(szecard_renew(NULL, 0), -1);
+    REFUSED(szecard_renew(dummy, 32), -1);
+    szecard_end_hold(NULL);
     REFUSED(szecard_get_design(NULL, NULL), -1);
+    REFUSED(szecard_has_timestamps(NULL), -1);
     REFUSED(szecard_reserve(dummy, 0, NULL, &data, 1), -1);
     REFUSED(szecard_reserve(dummy, 0, &len, NULL, 1), -1);
     REFUSED(szecard_commit(NULL, 0), -1);

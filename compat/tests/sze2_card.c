@@ -355,6 +355,73 @@ static void bursts_need_no_copy(void)
     szedata_close(sze);
 }
 
+/* Sends frames of 1000 bytes from number `first` on, and takes them. */
+static void exchange(struct szedata *sze, struct szecard_frame *frames, unsigned int first,
+                     unsigned int count)
+{
+    unsigned char frame[1000];
+    unsigned int i, taken;
+    short events;
+
+    for (i = 0; i < count; i++) {
+        fill(frame, sizeof(frame), first + i);
+        CHECK(szedata_prepare_and_try_write_next(sze, NULL, 0, frame, sizeof(frame), 0) == 0);
+    }
+    for (taken = 0; taken < count;) {
+        int got = szecard_take(sze, 0, frames + taken, count - taken);
+
+        if (got == 0) {
+            events = SZEDATA_POLLRX;
+            CHECK(szedata_poll(sze, &events, 30000) == 1);
+        }
+        CHECK(got >= 0);
+        if (failures)
+            exit(1);
+        taken += (unsigned int)got;
+    }
+}
+
+static int is_taken(const struct szecard_frame *frame, unsigned int number)
+{
+    unsigned char expected[1000];
+
+    fill(expected, sizeof(expected), number);
+    return frame->length == sizeof(expected) && memcmp(frame->data, expected, sizeof(expected)) == 0;
+}
+
+/* Frames stay where they are while later ones come, in a new buffer, and after the handle is closed. */
+static void frames_are_held(void)
+{
+    struct szedata *sze = open_channels(1, 1);
+    const struct szecard_buffer *hold, *second;
+    struct szecard_frame frames[40], later[40], other = {NULL, NULL, 0, 0};
+    unsigned int round;
+
+    exchange(sze, frames, 0, 40);
+    CHECK(szecard_give_back_before(sze, 0, &frames[30], 41) == -1 && errno == EINVAL);
+    CHECK(szecard_give_back_before(sze, 0, &other, 10) == -1 && errno == EINVAL);
+    CHECK(szecard_give_back_before(sze, 0, &frames[30], 10) == 0);
+    CHECK(szecard_give_back_before(sze, 0, &frames[29], 10) == -1 && errno == EINVAL);
+    CHECK(is_taken(&frames[30], 30) && is_taken(&frames[39], 39));
+    hold = szecard_hold(sze, 0);
+    CHECK(hold != NULL && szecard_renew(sze, 0) == 0);
+    CHECK(szecard_renew(sze, 0) == -1 && errno == EBUSY);
+    CHECK(szecard_take(sze, 0, later, 1) == 0);
+    /* Several buffers full, with frames that stay in the new one as well. */
+    for (round = 0; round < 20; round++) {
+        exchange(sze, later, round, 40);
+        CHECK(is_taken(&frames[35], 35) && is_taken(&later[39], round + 39));
+        CHECK(szecard_give_back_before(sze, 0, round == 19 ? &later[38] : NULL, round == 19 ? 2 : 0) == 0);
+    }
+    second = szecard_hold(sze, 0);
+    CHECK(second != NULL);
+    szedata_close(sze);
+    CHECK(is_taken(&frames[30], 30) && is_taken(&frames[39], 39) && is_taken(&later[38], 57));
+    szecard_end_hold(hold);
+    CHECK(is_taken(&later[39], 58));
+    szecard_end_hold(second);
+}
+
 /* An invalid segment is reported and counted; other channels continue. */
 static void a_garbled_buffer_is_reported(void)
 {
@@ -412,6 +479,7 @@ static void settings_are_read_and_set(void)
 
     CHECK(szecard_get_design(sze, &design) == 0);
     CHECK(strcmp(design.name, "HANIC_100G1_LR4") == 0 && strcmp(design.version, "4.1") == 0);
+    CHECK(szecard_has_timestamps(sze) == 0);
     CHECK(szecard_get_info(sze, &info) == 0 && strcmp(info.name, "plug") == 0);
     CHECK(info.receive_channels == 4 && info.transmit_buffer == 131072 && info.address[5] == 1);
     CHECK(szecard_get_status(sze, &status) == 0 && status.ibuf.enabled && status.obuf_enabled);
@@ -532,6 +600,7 @@ int main(void)
     filters_skip();
     full_is_reported_and_passes();
     bursts_need_no_copy();
+    frames_are_held();
     a_garbled_buffer_is_reported();
     written_garbage_is_reported();
     settings_are_read_and_set();

@@ -66,6 +66,7 @@ impl SzeHandle {
                 continue;
             }
             self.end_reading(channel);
+            self.leave_empty_buffer(channel)?;
             let reader = self.reader(channel)?;
             let bytes = match reader.available() {
                 Ok(0) => continue,

@@ -197,9 +197,15 @@ impl SzeHandle {
     /// Counts the fault of a receive buffer, and stops reading it.
     #[cold]
     pub fn stop_reading(&mut self, channel: u16, fault: ChannelFault) -> CallError {
+        self.give_up(channel);
+        of_card(CardError::Fault { channel, fault })
+    }
+
+    /// Stops reading a channel, and counts that.
+    #[cold]
+    pub fn give_up(&mut self, channel: u16) {
         self.faulty |= 1_u32.checked_shl(channel.into()).unwrap_or(0);
         self.counters.faults += 1;
-        of_card(CardError::Fault { channel, fault })
     }
 
     /// Reason why a transmit channel has no room: the card may have stopped it.

@@ -1,16 +1,19 @@
 //! Reads segments one by one, or bursts of frames in place.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ringroad_ring::shared::SharedBytes;
+use ringroad_sze2::client::CardError;
 use ringroad_sze2::fault::ChannelFault;
+use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::segments::SegmentRef;
 
 use crate::abi::{MAX_CHANNELS, SzecardFrame};
 use crate::environment::SZE2_RX_POLL_TIMEOUT;
-use crate::failure::{CallError, NOT_NOW};
+use crate::failure::{CallError, NOT_NOW, of_card};
 use crate::handle::{SzeHandle, timeout_of};
 
 /// A segment as `szedata_read_next` returns it: from its header to the end of its frame.
@@ -54,7 +57,7 @@ impl SzeHandle {
             if readable >> self.reading & 1 == 1 && self.taken_of(self.reading) == 0 {
                 match self.read_of(self.reading, &skips) {
                     Ok(Some(segment)) => return Ok(segment),
-                    Ok(None) => {}
+                    Ok(None) => self.leave_empty_buffer(self.reading)?,
                     Err(fault) => return Err(self.stop_reading(self.reading, fault)),
                 }
             }
@@ -139,6 +142,10 @@ impl SzeHandle {
             reader.release_all();
         }
         match reader.take_burst(frames, frame_of) {
+            Ok(0) => {
+                self.leave_empty_buffer(channel)?;
+                Ok(0)
+            }
             Ok(taken) => {
                 self.count_taken(channel, taken as u32);
                 Ok(taken)
@@ -170,10 +177,97 @@ impl SzeHandle {
         // The card needs no wake-up: it does not wait for room, but drops frames.
         let _ = reader.publish();
         self.counters.received -= u64::from(taken.saturating_sub(count));
-        if let Some(target) = self.taken.get_mut(usize::from(channel)) {
-            *target = 0;
-        }
+        self.set_taken(channel, 0);
         Ok(())
+    }
+}
+
+impl SzeHandle {
+    /// Gives back the frames taken from a channel before the one with the metadata `first`. This one and those after
+    /// it, `left` frames, stay taken; all are given back if `left` is 0.
+    ///
+    /// # Errors
+    /// The channel is not subscribed, is faulty, or fewer frames are taken, or none of them is at `first`.
+    #[inline]
+    pub fn give_back_before(
+        &mut self,
+        channel: u16,
+        first: Option<*const u8>,
+        left: u32,
+    ) -> Result<(), CallError> {
+        let taken = self.taken_of(channel);
+        let reader = self.reader(channel)?;
+        if left == 0 {
+            reader.release_all();
+        } else if left > taken || !first.is_some_and(|first| reader.release_before(first)) {
+            return Err(CallError::invalid(format!(
+                "these {left} frames of channel {channel} are not taken"
+            )));
+        }
+        // The card needs no wake-up: it does not wait for room, but drops frames.
+        let _ = reader.publish();
+        self.set_taken(channel, left);
+        Ok(())
+    }
+
+    fn set_taken(&mut self, channel: u16, taken: u32) {
+        if let Some(target) = self.taken.get_mut(usize::from(channel)) {
+            *target = taken;
+        }
+    }
+
+    /// The memory of a receive channel's buffer, which stays mapped as long as the result.
+    ///
+    /// # Errors
+    /// The channel is not subscribed, or is faulty.
+    pub fn hold(&mut self, channel: u16) -> Result<Arc<ChannelMemory>, CallError> {
+        Ok(Arc::clone(self.reader(channel)?.memory()))
+    }
+
+    /// Gives a receive channel a new buffer. Frames that are left in the old one are taken first. All frames taken so
+    /// far are given back.
+    ///
+    /// # Errors
+    /// The channel is not running or is faulty, has a new buffer already, or the card refuses. If the new buffer cannot
+    /// be mapped, the channel is faulty from then on.
+    pub fn renew(&mut self, channel: u16) -> Result<(), CallError> {
+        if self.receive_lock.held.is_some_and(|(held, _)| held == channel) {
+            return Err(locked(channel));
+        }
+        self.reader(channel)?;
+        let card = self.card()?;
+        if card.is_renewed(channel) {
+            return Err(CallError::new(
+                libc::EBUSY,
+                format!("receive channel {channel} has frames left in the buffer before this one"),
+            ));
+        }
+        if let Err(error) = card.renew(channel) {
+            if matches!(error, CardError::Memory(_)) {
+                // The card fills the new buffer, which this process cannot map.
+                self.give_up(channel);
+            }
+            return Err(of_card(error));
+        }
+        self.reader(channel)?.release_all();
+        self.set_taken(channel, 0);
+        Ok(())
+    }
+
+    /// Goes on to the new buffer of a renewed channel, if the old one is empty.
+    ///
+    /// # Errors
+    /// A buffer is faulty.
+    #[inline]
+    pub fn leave_empty_buffer(&mut self, channel: u16) -> Result<(), CallError> {
+        match self.card()?.leave_empty_buffer(channel) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                self.set_taken(channel, 0);
+                Ok(())
+            }
+            Err(fault) => Err(self.stop_reading(channel, fault)),
+        }
     }
 }
 

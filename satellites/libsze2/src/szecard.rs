@@ -5,8 +5,10 @@
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::Arc;
 
 use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
+use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
 
 use crate::abi::{
@@ -15,12 +17,27 @@ use crate::abi::{
 };
 use crate::failure::{CallError, answer, last_message, number_of, of_card, status_of};
 use crate::handle::SzeHandle;
-use crate::szedata::{exports, handle, put};
+use crate::szedata::{address_of, exports, handle, put};
 
 /// `szecard_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn szecard_error() -> *const c_char {
     last_message()
+}
+
+/// `szecard_end_hold`.
+///
+/// # Safety
+/// `hold` is NULL or a result of [`szecard_hold`] that was not ended, and no frame of its buffer is used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_end_hold(hold: *const ChannelMemory) {
+    status_of(|| {
+        if !hold.is_null() {
+            // SAFETY: the pointer is not NULL, so `Arc::into_raw` made it, and it is ended for the first time.
+            drop(unsafe { Arc::from_raw(hold) });
+        }
+        Ok(())
+    });
 }
 
 exports! {
@@ -38,6 +55,25 @@ exports! {
     /// `szecard_give_back`.
     status_of fn szecard_give_back(sze, channel: c_uint, count: c_uint) -> c_int {
         sze.give_back(number(channel)?, count)
+    }
+
+    /// `szecard_give_back_before`.
+    status_of fn szecard_give_back_before(
+        sze, channel: c_uint, first: *const SzecardFrame, left: c_uint
+    ) -> c_int {
+        // SAFETY: as the caller promises.
+        let first = unsafe { first.as_ref() }.map(|first| first.metadata.cast_const());
+        sze.give_back_before(number(channel)?, first, left)
+    }
+
+    /// `szecard_hold`.
+    address_of fn szecard_hold(sze, channel: c_uint) -> *const ChannelMemory {
+        Ok(Arc::into_raw(sze.hold(number(channel)?)?))
+    }
+
+    /// `szecard_renew`.
+    status_of fn szecard_renew(sze, channel: c_uint) -> c_int {
+        sze.renew(number(channel)?)
     }
 
     /// `szecard_reserve`.
@@ -97,6 +133,11 @@ exports! {
         let card = sze.card()?.status().map_err(of_card)?;
         // SAFETY: as the caller promises.
         unsafe { put(status, status_of_card(&card), "the status") }
+    }
+
+    /// `szecard_has_timestamps`.
+    number_of fn szecard_has_timestamps(sze) -> c_int {
+        Ok(sze.card()?.status().map_err(of_card)?.timestamps.into())
     }
 
     /// `szecard_set_ibuf`.

@@ -81,7 +81,7 @@ fn sent(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 }
 
 /// Result of `call`, or NULL.
-fn address_of<T>(call: impl FnOnce() -> Result<*const T, CallError>) -> *const T {
+pub fn address_of<T>(call: impl FnOnce() -> Result<*const T, CallError>) -> *const T {
     answer(|_| ptr::null(), call)
 }
 

@@ -102,6 +102,8 @@ pub struct CardClient {
     event: OwnedFd,
     receive: Vec<Option<SegmentReader>>,
     transmit: Vec<Option<Transmit>>,
+    /// Readers of new buffers, by channel, until the old ones are empty.
+    renewed: Vec<(u16, SegmentReader)>,
     sleeper: Sleeper,
 }
 
@@ -130,6 +132,7 @@ impl CardClient {
             socket: socket.into(),
             receive: (0..none(info.receive_channels)).map(|_| None).collect(),
             transmit: (0..none(info.transmit_channels)).map(|_| None).collect(),
+            renewed: Vec::new(),
             info,
             event,
             sleeper: Sleeper::default(),
@@ -205,7 +208,51 @@ impl CardClient {
         self.set(&CardRequest::Stop)?;
         self.receive.fill_with(|| None);
         self.transmit.fill_with(|| None);
+        self.renewed.clear();
         Ok(())
+    }
+
+    /// Gives a started receive channel a new buffer, without losing a frame. [`Self::reader`] reads the old one until
+    /// [`Self::leave_empty_buffer`] finds it empty.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn renew(&mut self, channel: u16) -> Result<(), CardError> {
+        let unexpected = || CardError::Unexpected(self.path.clone());
+        let (reply, descriptors) = self.ask(&CardRequest::Renew { channel })?;
+        let CardReply::Subscribed { .. } = reply else { return Err(unexpected()) };
+        let memory = map(descriptors.into_iter().next().ok_or_else(unexpected)?)?;
+        self.renewed.push((channel, SegmentReader::new(memory, ChannelSide::Program)));
+        Ok(())
+    }
+
+    /// Whether the channel has a new buffer, and the old one is still read.
+    #[must_use]
+    pub fn is_renewed(&self, channel: u16) -> bool {
+        self.renewed.iter().any(|(number, _)| *number == channel)
+    }
+
+    /// Goes on to the new buffer of a renewed channel, if all segments of the old one were read. Returns whether it
+    /// did.
+    ///
+    /// # Errors
+    /// [`ChannelFault`].
+    #[inline]
+    pub fn leave_empty_buffer(&mut self, channel: u16) -> Result<bool, ChannelFault> {
+        match self.renewed.iter().position(|(number, _)| *number == channel) {
+            Some(position) => self.replace_reader(channel, position),
+            None => Ok(false),
+        }
+    }
+
+    #[cold]
+    fn replace_reader(&mut self, channel: u16, position: usize) -> Result<bool, ChannelFault> {
+        let Some(reader) = self.reader(channel) else { return Ok(false) };
+        let is_empty = reader.available()? == 0;
+        if is_empty && let Some(present) = self.receive.get_mut(usize::from(channel)) {
+            *present = Some(self.renewed.remove(position).1);
+        }
+        Ok(is_empty)
     }
 
     /// Masks of the subscribed receive and transmit channels.
@@ -272,6 +319,7 @@ impl CardClient {
     fn ready(&mut self, wanted: &Wanted) -> Result<(u32, u32), CardError> {
         let (mut receive, mut transmit) = (0, 0);
         for channel in channels_of(wanted.receive) {
+            self.leave_empty_buffer(channel).map_err(|fault| CardError::Fault { channel, fault })?;
             if let Some(reader) = self.reader(channel)
                 && reader.available().map_err(|fault| CardError::Fault { channel, fault })? > 0
             {

@@ -271,6 +271,14 @@ impl ChannelMemory {
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
     }
 
+    /// Offset in the buffer of an address; `None` if the address is outside of the buffer's first mapping.
+    #[inline]
+    #[must_use]
+    pub fn offset_of(&self, address: *const u8) -> Option<u64> {
+        let offset = address.addr().checked_sub(self.data(0, 0).as_ptr().addr())? as u64;
+        (offset < self.buffer_bytes).then_some(offset)
+    }
+
     /// The segments in the data from `at` up to `end`. No segment begins after the end of the buffer. Positions are
     /// rounded down to multiples of 8.
     #[inline]

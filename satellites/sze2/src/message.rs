@@ -50,6 +50,13 @@ pub enum CardRequest {
     Start,
     /// Stops the movement of data and ends the subscriptions.
     Stop,
+    /// Replaces the buffer of a started receive channel of the program by a new one. The reply is
+    /// [`CardReply::Subscribed`] with the new memory. No frame is lost: those that came before are in the old buffer,
+    /// into which the card puts no more.
+    Renew {
+        /// Number of the channel.
+        channel: u16,
+    },
     /// Requests settings, counters and channels of the card.
     Status,
     /// Sets the input buffer.

@@ -8,7 +8,7 @@ use ringroad_ring::wakeup::{Kicker, publish_fence};
 
 use crate::fault::ChannelFault;
 use crate::memory::ChannelMemory;
-use crate::segment::{ALIGNMENT, Kind};
+use crate::segment::{ALIGNMENT, HEADER_BYTES, Kind};
 use crate::segments::SegmentRef;
 use crate::writer::{ChannelSide, checked};
 
@@ -186,6 +186,20 @@ impl SegmentReader {
         self.released = self.at;
     }
 
+    /// Gives back the segments before the one with these metadata, which was read and not given back. Returns `false`
+    /// if there is no such segment.
+    #[inline]
+    pub fn release_before(&mut self, metadata: *const u8) -> bool {
+        let mask = self.memory.buffer_bytes() - 1;
+        let Some(start) = self.memory.offset_of(metadata.wrapping_sub(HEADER_BYTES)) else { return false };
+        let [bytes, most] = [start, self.at].map(|at| at.wrapping_sub(self.released) & mask);
+        let is_possible = bytes.is_multiple_of(ALIGNMENT as u64) && bytes < most;
+        if is_possible {
+            self.released = start;
+        }
+        is_possible
+    }
+
     /// Returns to the first byte that is not given back, to read it again.
     pub fn rewind(&mut self) {
         self.at = self.released;
@@ -277,6 +291,34 @@ mod tests {
         reader.rewind();
         assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [1; 60]);
         assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [2; 60]);
+    }
+
+    #[test]
+    fn segments_before_one_are_given_back_and_it_stays() {
+        let (mut writer, mut reader) = channel();
+        let mut metadata = |number: u8| {
+            assert!(write(&mut writer, &[number; 12], &[number; 40_000]));
+            let _ = writer.publish();
+            reader.take().unwrap().unwrap().metadata().as_ptr().cast_const()
+        };
+        let mut segments = [metadata(0), metadata(1), metadata(2)];
+        assert!(!write(&mut writer, &[], &[3; 40_000]));
+        assert!(reader.release_before(segments[1]) && !reader.publish());
+        assert!(!reader.release_before(segments[0]), "it is given back");
+        assert!(!reader.release_before(segments[1].wrapping_add(1)), "no segment begins there");
+        assert!(!reader.release_before(std::ptr::null()));
+        assert!(!reader.release_before(segments[0].wrapping_add(MIN_BUFFER_BYTES as usize)));
+        // The fourth goes round the end of the buffer, into the room of the first.
+        assert!(write(&mut writer, &[], &[3; 40_000]));
+        let _ = writer.publish();
+        assert!(
+            !reader.release_before(reader.memory().data(reader.position() + 4, 0).as_ptr()),
+            "it is not read"
+        );
+        segments[0] = reader.take().unwrap().unwrap().metadata().as_ptr();
+        assert!(!write(&mut writer, &[], &[4; 40_000]));
+        assert!(reader.release_before(segments[0]) && !reader.publish());
+        assert!(write(&mut writer, &[], &[4; 40_000]) && write(&mut writer, &[], &[5; 40_000]));
     }
 
     #[test]

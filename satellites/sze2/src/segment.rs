@@ -9,7 +9,7 @@
 //! | 8 or more | the rest | the frame, without FCS |
 //! | length | 0 to 7 | padding, so that the next segment begins at a multiple of 8 |
 //!
-//! (Thesis "Ovladač typu poll mode pro karty COMBO", section 2.7.4; libsze2's `szedata_decode_packet`.)
+//! (Thesis "DPDK nad síťovými kartami COMBO", section 2.7.4; libsze2's `szedata_decode_packet`.)
 
 /// Length of a header, bytes: the two lengths.
 pub const HEADER_BYTES: usize = 4;

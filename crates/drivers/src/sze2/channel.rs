@@ -11,7 +11,7 @@ use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{ChannelStatus, Subscriber};
 use ringroad_sze2::reader::SegmentReader;
-use ringroad_sze2::writer::SegmentWriter;
+use ringroad_sze2::writer::{ChannelSide, SegmentWriter};
 
 use super::card::lock;
 
@@ -76,6 +76,13 @@ impl ChannelRecord {
         progress
     }
 
+    /// Records the new memory of the subscription.
+    fn renew(&self, memory: &Arc<ChannelMemory>) {
+        if let Some((_, present, _)) = &mut lock(&self.subscription).present {
+            *present = Arc::clone(memory);
+        }
+    }
+
     fn start(&self) {
         if let Some((_, memory, progress)) = &lock(&self.subscription).present
             && !progress.is_started.swap(true, Ordering::AcqRel)
@@ -136,6 +143,19 @@ impl ReceiveChannel {
         if let Some(end) = lock(&self.waiting).take() {
             *self.lock() = Some(end);
         }
+    }
+
+    /// Lets the next frames come into a new memory, and returns the old one. `None` if the channel is not running.
+    pub(super) fn renew(&self, memory: &Arc<ChannelMemory>) -> Option<Arc<ChannelMemory>> {
+        let mut end = self.lock();
+        let end = end.as_mut().filter(|end| !end.is_faulty)?;
+        memory.set_state(ChannelState::Running);
+        self.record.renew(memory);
+        // Between two batches all frames of the old memory are published.
+        let old =
+            std::mem::replace(&mut end.writer, SegmentWriter::new(Arc::clone(memory), ChannelSide::Card));
+        old.memory().set_state(ChannelState::Stopped);
+        Some(Arc::clone(old.memory()))
     }
 
     pub(super) fn end(&self) {

@@ -154,6 +154,7 @@ impl CardServer {
             CardRequest::Subscribe { receive, transmit } => {
                 return self.subscribe(session, receive, transmit);
             }
+            CardRequest::Renew { channel } => return self.renew(session, channel),
             CardRequest::Start => self.start(session),
             CardRequest::Stop => self.end(session),
             CardRequest::Status => {
@@ -233,6 +234,22 @@ impl CardServer {
             given.1 |= 1 << number;
         }
         Ok((CardReply::Subscribed { receive: given.0, transmit: given.1 }, descriptors))
+    }
+
+    fn renew(&self, session: &mut Session, number: u16) -> Result<Answer, String> {
+        let is_own = session.receive.checked_shr(number.into()).unwrap_or(0) & 1 == 1;
+        let Some(channel) = self.card.receive.get(usize::from(number)).filter(|_| is_own) else {
+            return Err(format!("the program has not subscribed receive channel {number}"));
+        };
+        let mut descriptors = Vec::new();
+        let memory = self.memory(session, &mut descriptors)?;
+        let left = channel.renew(&memory);
+        let unused = left.as_ref().unwrap_or(&memory);
+        session.memories.retain(|memory| !Arc::ptr_eq(memory, unused));
+        match left {
+            Some(_) => Ok((CardReply::Subscribed { receive: 1 << number, transmit: 0 }, descriptors)),
+            None => Err(format!("receive channel {number} is not running")),
+        }
     }
 
     fn memory(

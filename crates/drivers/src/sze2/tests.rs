@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -353,6 +354,43 @@ fn the_end_of_a_card_ends_the_wait() {
     assert!(matches!(ended, Err(CardError::Message { source: MessageError::Gone, .. })));
     assert_eq!(state, Some(ChannelState::Gone));
     assert!(matches!(CardClient::open(&path, "test"), Err(CardError::NotThere { .. })));
+}
+
+#[test]
+fn a_channel_gets_a_new_buffer_without_losing_a_frame() {
+    let mut site = Testbed::new(ONE);
+    let mut card = site.started(1, 0);
+    let frames: Vec<Vec<u8>> = (0..240).map(|number| frame(number, 1514)).collect();
+    assert_eq!(site.come(0, &frames[..80], 65535).frames, 80);
+    // The first frame stays out, so the old buffer has no room for all that come.
+    let old = Arc::clone(card.reader(0).unwrap().memory());
+    let first = card.reader(0).unwrap().take().unwrap().unwrap().frame().as_ptr();
+    card.renew(0).unwrap();
+    assert_eq!(old.state(), ChannelState::Stopped);
+    assert_eq!(site.status().receive[0].used_bytes, 0, "the card reports the new buffer");
+    assert_eq!(site.come(0, &frames[80..160], 65535).frames, 80);
+    assert!(!card.leave_empty_buffer(0).unwrap(), "the old buffer still has frames");
+    assert_eq!(received(&mut card, 0), frames[1..80]);
+    // A wait goes on to the new buffer as well.
+    let wanted = Wanted { receive: 1, ..Wanted::default() };
+    assert_eq!(card.wait(&wanted, None).unwrap(), (1, 0));
+    assert_eq!(received(&mut card, 0), frames[80..160]);
+    let mut kept = vec![0; 1514];
+    old.data(first.addr() as u64 - old.data(0, 0).as_ptr().addr() as u64, 1514).read(&mut kept);
+    assert_eq!(kept, frames[0]);
+    assert_eq!(site.come(0, &frames[160..], 65535).frames, 80);
+    assert_eq!(received(&mut card, 0), frames[160..]);
+    let status = site.status();
+    assert_eq!((status.ibuf_counters.frames, status.ibuf_counters.total()), (240, 240));
+    assert_eq!(status.receive[0].counters.frames, 240);
+    // Only the owner of a running channel gets one.
+    let refused = |card: &mut CardClient, channel| card.renew(channel).unwrap_err().to_string();
+    assert!(refused(&mut card, 1).contains("has not subscribed receive channel 1"));
+    assert!(refused(&mut site.program(), 0).contains("has not subscribed receive channel 0"));
+    card.stop().unwrap();
+    assert!(refused(&mut card, 0).contains("has not subscribed"));
+    assert_eq!(card.subscribe(1, 0).unwrap(), (1, 0));
+    assert!(refused(&mut card, 0).contains("receive channel 0 is not running"));
 }
 
 #[test]

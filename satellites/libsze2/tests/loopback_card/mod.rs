@@ -271,6 +271,15 @@ fn reply(state: &mut State, number: u64, event: &OwnedFd, request: CardRequest) 
             state.obuf_enabled = enabled;
             (CardReply::Done, Vec::new())
         }
+        CardRequest::Renew { channel } => match state.receive.get_mut(&channel) {
+            Some((owner, receive)) if *owner == number => {
+                let (memory, file) = memory();
+                memory.set_state(ChannelState::Running);
+                receive.writer = SegmentWriter::new(memory, ChannelSide::Card);
+                (CardReply::Subscribed { receive: 1 << channel, transmit: 0 }, vec![file])
+            }
+            _ => (CardReply::Refused { reason: format!("channel {channel} is another's") }, Vec::new()),
+        },
         CardRequest::Design => (CardReply::Design { design: DESIGNS[2].info() }, Vec::new()),
         CardRequest::ClearCounters => {
             state.received = Default::default();
