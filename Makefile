@@ -195,7 +195,7 @@ endif
 
 .PHONY: test-plugin
 test-plugin: binaries
-	$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 plugin LIBRARY=$(BIN)/$(notdir $(SZE2_LIBRARY)) BUILD=$(BIN)/$(dir $(DPDK_PLUGIN))
+	$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 plugin tests LIBRARY=$(BIN)/$(notdir $(SZE2_LIBRARY)) BUILD=$(BIN)/$(dir $(DPDK_PLUGIN))
 
 ## Parts of `test-all` beyond `test`
 

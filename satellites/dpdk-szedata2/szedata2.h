@@ -26,6 +26,12 @@
 /* Longest frame that is copied by fixed moves. */
 #define SZEDATA2_SHORT 64
 
+/* Longest frame that is copied although the port has external buffers: no dearer than lending it. */
+#define SZEDATA2_COPIED 256
+
+/* Length of a card's metadata of a frame, bytes: the time comes first (docs/sze2.md). */
+#define SZEDATA2_METADATA 12
+
 /* Around an MTU: Ethernet header and two VLAN tags; FCS is not in the buffers. */
 #define SZEDATA2_OVERHEAD 22
 
@@ -38,7 +44,8 @@ struct szedata2_args {
     char dev_path[PATH_MAX];
     uint32_t rx_ifaces; /* masks of channels */
     uint32_t tx_ifaces;
-    bool copy; /* false leaves the copy between buffer and mbuf out, to measure what it costs */
+    bool copy;   /* false leaves the copy between buffer and mbuf out, to measure what it costs */
+    bool extbuf; /* received frames stay in the buffer, as external buffers of mbufs */
 };
 
 /* Channels of a mask, in the order of their numbers. */
@@ -56,6 +63,8 @@ struct szedata2_rearm {
     uint32_t rss;
 };
 
+struct szedata2_lending;
+
 struct szedata2_rx_queue {
     struct szedata *sze; /* NULL while stopped */
     struct rte_mempool *pool;
@@ -67,12 +76,37 @@ struct szedata2_rx_queue {
     bool copies_short; /* and every mbuf has room for a short frame */
     bool failed;       /* its buffer is out of order: nothing comes any more until it is started again */
     bool deferred_start;
+    bool scatters;
+    bool lends; /* frames longer than SZEDATA2_COPIED, while there is a lending */
     uint64_t packets;
     uint64_t bytes;
     uint64_t too_long;     /* frames for which an mbuf has no room */
     uint64_t discarded;    /* frames that were in the buffer when the queue was stopped */
     uint64_t faults;       /* times that the buffer was out of order */
     uint64_t alloc_failed; /* times that there was no mbuf; the frames stay in the buffer */
+    uint64_t lent;         /* packets with an external buffer */
+    uint64_t copied;       /* packets without, because mbufs hold too much */
+    uint64_t renewals;     /* times that mbufs held half of the buffer, and the queue went on in a new one */
+
+    /* Arrival times: place and flag in mbufs; the flag is 0 if they are not wanted. */
+    uint64_t time_flag;
+    int time_offset;
+
+    /* Of szedata2_rx_burst_full and szedata2_lent.c. Numbers of frames count without end. */
+    uint32_t delivered;             /* number of the next frame */
+    uint32_t given_back;            /* number of the first frame that the card has not back */
+    const unsigned char *last_data; /* the last frame */
+    uint64_t buffer_bytes;
+    struct szedata2_lending *lending; /* of the present buffer; NULL while all is copied */
+    struct szedata2_lending *left;    /* of the buffer before, until all its mbufs are free */
+    uint64_t copies_left;             /* frames to copy before the next lending */
+    uint64_t pause;                   /* `copies_left` after the next renewal */
+    bool is_blocked;                  /* a frame that is out keeps half of the buffer */
+    bool is_renewed;                  /* frames are left in the buffer before */
+    bool was_refused;                 /* the card gave no new buffer */
+    /* Frames that are taken; those from `taken_next` on are not delivered. */
+    unsigned int taken_next, taken_end;
+    struct szecard_frame taken[SZEDATA2_BURST];
 };
 
 struct szedata2_tx_queue {
@@ -96,6 +130,9 @@ struct szedata2_device {
     pthread_mutex_t card_lock;
     bool promiscuous;
     bool all_multicast;
+    bool has_times;  /* the card notes when each frame came */
+    int time_offset; /* as in szedata2_rx_queue */
+    uint64_t time_flag;
     /* The card's counters when the port's began, and as they were seen last. */
     struct szecard_status base, seen;
 };
@@ -145,7 +182,23 @@ void szedata2_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
 int szedata2_rx_queue_start(struct rte_eth_dev *dev, uint16_t queue);
 int szedata2_rx_queue_stop(struct rte_eth_dev *dev, uint16_t queue);
 uint16_t szedata2_rx_burst(void *queue, struct rte_mbuf **mbufs, uint16_t count);
-uint16_t szedata2_rx_burst_scattered(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+/* As szedata2_rx_burst, and with whatever the port was configured for: chains, external buffers, times. */
+uint16_t szedata2_rx_burst_full(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* szedata2_lent.c. All but the freeing of mbufs is of the queue's thread. */
+
+/* The queue has a new buffer, with its start; or has no more, before its handle is closed. */
+void szedata2_lent_start(struct szedata2_rx_queue *queue);
+void szedata2_lent_stop(struct szedata2_rx_queue *queue);
+
+/* Makes the next frame the external buffer of a new mbuf. False if it has to be copied instead. */
+bool szedata2_lend(struct szedata2_rx_queue *queue, const struct szecard_frame *frame, struct rte_mbuf *mbuf);
+
+/* Gives the card what is delivered and not out any more. */
+void szedata2_give_back(struct szedata2_rx_queue *queue);
+
+/* Begins and leaves lendings, after a burst. */
+void szedata2_lent_manage(struct szedata2_rx_queue *queue);
 
 /* szedata2_tx.c */
 int szedata2_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc, unsigned int socket,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The device's arguments: dev_path=PATH[,rx_ifaces=MASK]...[,tx_ifaces=MASK]...[,copy=0|1]. */
+/* The device's arguments: dev_path=PATH[,rx_ifaces=MASK]...[,tx_ifaces=MASK]...[,copy=0|1][,extbuf=0|1]. */
 #include "szedata2.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include <rte_kvargs.h>
 
-static const char *const keys[] = {"dev_path", "rx_ifaces", "tx_ifaces", "copy", NULL};
+static const char *const keys[] = {"dev_path", "rx_ifaces", "tx_ifaces", "copy", "extbuf", NULL};
 
 static int parse_path(const char *key, const char *value, void *place)
 {
@@ -48,13 +48,13 @@ static int parse_mask(const char *key, const char *value, void *place)
     return status;
 }
 
-static int parse_copy(const char *key, const char *value, void *place)
+static int parse_flag(const char *key, const char *value, void *place)
 {
-    struct szedata2_args *args = place;
+    bool *flag = place;
     unsigned long number = 0;
     int status = parse_number(key, value, 1, &number);
 
-    args->copy = number != 0;
+    *flag = number != 0;
     return status;
 }
 
@@ -64,7 +64,8 @@ int szedata2_args_parse(const char *text, struct szedata2_args *args)
     int status = -EINVAL;
 
     if (given == NULL) {
-        SZEDATA2_LOG(ERR, "arguments \"%s\": there are dev_path, rx_ifaces, tx_ifaces and copy\n", text);
+        SZEDATA2_LOG(ERR, "arguments \"%s\": there are dev_path, rx_ifaces, tx_ifaces, copy and extbuf\n",
+                     text);
         return -EINVAL;
     }
     memset(args, 0, sizeof(*args));
@@ -74,8 +75,13 @@ int szedata2_args_parse(const char *text, struct szedata2_args *args)
     else if (rte_kvargs_process(given, "dev_path", parse_path, args) == 0 &&
              rte_kvargs_process(given, "rx_ifaces", parse_mask, &args->rx_ifaces) == 0 &&
              rte_kvargs_process(given, "tx_ifaces", parse_mask, &args->tx_ifaces) == 0 &&
-             rte_kvargs_process(given, "copy", parse_copy, args) == 0)
+             rte_kvargs_process(given, "copy", parse_flag, &args->copy) == 0 &&
+             rte_kvargs_process(given, "extbuf", parse_flag, &args->extbuf) == 0)
         status = 0;
+    if (status == 0 && args->extbuf && !args->copy) {
+        SZEDATA2_LOG(ERR, "extbuf=1 and copy=0: choose one; frames that cannot be lent are copied\n");
+        status = -EINVAL;
+    }
     if (rte_kvargs_count(given, "rx_ifaces") == 0)
         args->rx_ifaces = SZE2_ALL_INTERFACES;
     if (rte_kvargs_count(given, "tx_ifaces") == 0)

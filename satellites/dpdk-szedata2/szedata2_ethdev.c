@@ -3,13 +3,17 @@
 #include "szedata2.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <bus_vdev_driver.h>
 #include <ethdev_vdev.h>
 #include <rte_eal.h>
+#include <rte_errno.h>
 #include <rte_ether.h>
 #include <rte_malloc.h>
+#include <rte_mbuf_dyn.h>
 
 RTE_LOG_REGISTER(szedata2_logtype, pmd.net.szedata2, NOTICE);
 
@@ -271,20 +275,59 @@ static int dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
     info->min_mtu = RTE_ETHER_MIN_MTU;
     info->max_mtu = SZECARD_MAX_FRAME - SZEDATA2_OVERHEAD;
     info->speed_capa = RTE_ETH_LINK_SPEED_100G;
-    info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
+    info->rx_offload_capa =
+        RTE_ETH_RX_OFFLOAD_SCATTER | (device->has_times ? RTE_ETH_RX_OFFLOAD_TIMESTAMP : 0);
     info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
     info->default_rxportconf.burst_size = SZEDATA2_BURST;
     info->default_txportconf.burst_size = SZEDATA2_BURST;
     return 0;
 }
 
+static int fw_version_get(struct rte_eth_dev *dev, char *version, size_t size)
+{
+    struct szedata2_device *device = dev->data->dev_private;
+    struct szecard_design design;
+    int length = 0;
+
+    pthread_mutex_lock(&device->card_lock);
+    if (szecard_get_design(device->card, &design) != 0)
+        length = error_said("querying the card's design");
+    pthread_mutex_unlock(&device->card_lock);
+    if (length < 0)
+        return length;
+    length =
+        snprintf(version, size, "%s%s%s", design.name, *design.version != '\0' ? " " : "", design.version);
+    /* With the NUL, if it does not fit. */
+    return length < 0 ? -EINVAL : (size_t)length < size ? 0 : length + 1;
+}
+
 static int dev_configure(struct rte_eth_dev *dev)
 {
-    bool scatters = dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_SCATTER;
+    struct szedata2_device *device = dev->data->dev_private;
+    const uint64_t offloads = dev->data->dev_conf.rxmode.offloads;
 
-    dev->data->scattered_rx = scatters;
-    dev->rx_pkt_burst = scatters ? szedata2_rx_burst_scattered : szedata2_rx_burst;
+    device->time_flag = 0;
+    if (offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP &&
+        rte_mbuf_dyn_rx_timestamp_register(&device->time_offset, &device->time_flag) != 0) {
+        SZEDATA2_LOG(ERR, "mbufs have no room for the time of arrival: %s\n", rte_strerror(rte_errno));
+        return -rte_errno;
+    }
+    dev->data->scattered_rx = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+    dev->rx_pkt_burst = offloads != 0 || device->args.extbuf ? szedata2_rx_burst_full : szedata2_rx_burst;
     dev->tx_pkt_burst = szedata2_tx_burst;
+    return 0;
+}
+
+/* The clock of arrival times: ns since 1970. */
+static int read_clock(struct rte_eth_dev *dev, uint64_t *time)
+{
+    const struct szedata2_device *device = dev->data->dev_private;
+    struct timespec now;
+
+    if (!device->has_times)
+        return -ENOTSUP;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *time = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
     return 0;
 }
 
@@ -368,6 +411,7 @@ static const struct eth_dev_ops ops = {
     .dev_set_link_down = dev_set_link_down,
     .link_update = link_update,
     .dev_infos_get = dev_infos_get,
+    .fw_version_get = fw_version_get,
     .promiscuous_enable = promiscuous_enable,
     .promiscuous_disable = promiscuous_disable,
     .allmulticast_enable = allmulticast_enable,
@@ -376,6 +420,7 @@ static const struct eth_dev_ops ops = {
     .mac_addr_add = mac_addr_add,
     .mac_addr_remove = mac_addr_remove,
     .mtu_set = mtu_set,
+    .read_clock = read_clock,
     .rx_queue_setup = szedata2_rx_queue_setup,
     .rx_queue_release = szedata2_rx_queue_release,
     .rx_queue_start = szedata2_rx_queue_start,
@@ -394,13 +439,17 @@ static const struct eth_dev_ops ops = {
 /* Opens the card and finds the channels; the first counters seen are where the port's begin. */
 static int open_card(struct szedata2_device *device, struct szecard_info *info)
 {
+    struct szecard_design design;
     int status;
 
     device->card = szedata_open(device->args.dev_path);
     if (device->card == NULL)
         return error_said(device->args.dev_path);
+    if (device->args.extbuf && szecard_get_design(device->card, &design) != 0)
+        return error_said("extbuf=1 needs a card of this version or newer");
     if (szecard_get_info(device->card, info) != 0 || szecard_get_status(device->card, &device->base) != 0)
         return error_said(device->args.dev_path);
+    device->has_times = szecard_has_timestamps(device->card) == 1;
     device->seen = device->base;
     device->promiscuous = device->base.ibuf.address_check == SZECARD_CHECK_PROMISCUOUS;
     device->all_multicast = device->base.ibuf.address_check == SZECARD_CHECK_MULTICAST;
@@ -475,4 +524,5 @@ RTE_PMD_REGISTER_ALIAS(net_szedata2, eth_szedata2);
 RTE_PMD_REGISTER_PARAM_STRING(net_szedata2, "dev_path=<path> "
                                             "rx_ifaces=<mask> "
                                             "tx_ifaces=<mask> "
-                                            "copy=<0|1>");
+                                            "copy=<0|1> "
+                                            "extbuf=<0|1>");

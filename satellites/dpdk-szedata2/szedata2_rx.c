@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Receiving: frames are taken in place, copied into mbufs, and given back together. */
+/* Receiving: frames are taken in place, copied into mbufs or lent to them, and given back. */
 #include "szedata2.h"
 
 #include <errno.h>
@@ -144,14 +144,13 @@ uint16_t szedata2_rx_burst(void *rx_queue, struct rte_mbuf **mbufs, uint16_t cou
     return received;
 }
 
-/* A frame in as many mbufs as it needs; NULL if there are not enough. */
-static struct rte_mbuf *scatter(const struct szedata2_rx_queue *queue, const struct szecard_frame *frame)
+/* Copies a frame into an mbuf, and as many more as it needs; NULL if there are not enough. */
+static struct rte_mbuf *scatter(const struct szedata2_rx_queue *queue, const struct szecard_frame *frame,
+                                struct rte_mbuf *first)
 {
-    struct rte_mbuf *first = rte_pktmbuf_alloc(queue->pool), *last = first;
+    struct rte_mbuf *last = first;
     uint32_t done = 0;
 
-    if (unlikely(first == NULL))
-        return NULL;
     for (;;) {
         uint32_t part = RTE_MIN(frame->length - done, queue->room);
 
@@ -170,37 +169,82 @@ static struct rte_mbuf *scatter(const struct szedata2_rx_queue *queue, const str
         first->nb_segs++;
     }
     first->pkt_len = frame->length;
-    first->port = queue->port;
     return first;
 }
 
-/* Each frame in one mbuf, or in several. */
-uint16_t szedata2_rx_burst_scattered(void *rx_queue, struct rte_mbuf **mbufs, uint16_t count)
+/* A packet with the frame; NULL if there are not enough mbufs. */
+static struct rte_mbuf *packet_of(struct szedata2_rx_queue *queue, const struct szecard_frame *frame)
+{
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(queue->pool);
+
+    if (unlikely(mbuf == NULL))
+        return NULL;
+    if (!queue->lends || frame->length <= SZEDATA2_COPIED) {
+        mbuf = scatter(queue, frame, mbuf);
+    } else if (!szedata2_lend(queue, frame, mbuf)) {
+        mbuf = scatter(queue, frame, mbuf);
+        queue->copied += mbuf != NULL;
+    }
+    return mbuf;
+}
+
+/* Notes the time that the card has for the frame. */
+static void set_time(const struct szedata2_rx_queue *queue, const struct szecard_frame *frame,
+                     struct rte_mbuf *mbuf)
+{
+    rte_le64_t time;
+
+    if (frame->metadata_length != SZEDATA2_METADATA)
+        return;
+    memcpy(&time, frame->metadata, sizeof(time));
+    *RTE_MBUF_DYNFIELD(mbuf, queue->time_offset, rte_mbuf_timestamp_t *) = rte_le_to_cpu_64(time);
+    mbuf->ol_flags |= queue->time_flag;
+}
+
+/* Whether there is a frame to deliver. Takes frames if none is left. */
+static bool has_next(struct szedata2_rx_queue *queue, unsigned int wanted)
+{
+    if (queue->taken_next < queue->taken_end)
+        return true;
+    queue->taken_next = 0;
+    queue->taken_end = take(queue, queue->taken, RTE_MIN(wanted, SZEDATA2_BURST));
+    if (queue->taken_end == 0)
+        queue->is_renewed = false; /* the buffer before is empty, if there was one */
+    return queue->taken_end > 0;
+}
+
+uint16_t szedata2_rx_burst_full(void *rx_queue, struct rte_mbuf **mbufs, uint16_t count)
 {
     struct szedata2_rx_queue *queue = rx_queue;
-    struct szecard_frame frames[SZEDATA2_BURST];
     uint16_t received = 0;
 
-    while (received < count) {
-        unsigned int wanted = RTE_MIN(count - received, SZEDATA2_BURST);
-        unsigned int i, taken = take(queue, frames, wanted);
+    while (received < count && has_next(queue, count - received)) {
+        const struct szecard_frame *frame = &queue->taken[queue->taken_next];
 
-        for (i = 0; i < taken; i++) {
-            struct rte_mbuf *mbuf = scatter(queue, &frames[i]);
+        if (unlikely(frame->length > queue->room && !queue->scatters)) {
+            queue->too_long++;
+        } else {
+            struct rte_mbuf *mbuf = packet_of(queue, frame);
 
             if (unlikely(mbuf == NULL)) {
-                queue->alloc_failed++;
+                queue->alloc_failed++; /* the frame stays */
                 break;
             }
+            mbuf->port = queue->port;
+            if (queue->time_flag != 0)
+                set_time(queue, frame, mbuf);
             queue->packets++;
             queue->bytes += mbuf->pkt_len;
             mbufs[received++] = mbuf;
         }
-        if (taken > 0)
-            szecard_give_back(queue->sze, queue->channel, i);
-        if (i < wanted)
-            break;
+        queue->copies_left -= queue->copies_left > 0;
+        queue->last_data = frame->data;
+        queue->taken_next++;
+        queue->delivered++;
     }
+    szedata2_give_back(queue);
+    if (queue->lends)
+        szedata2_lent_manage(queue);
     return received;
 }
 
@@ -241,6 +285,9 @@ int szedata2_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t
     queue->copy = device->args.copy;
     queue->copies_short = queue->copy && queue->room >= SZEDATA2_SHORT;
     queue->deferred_start = conf->rx_deferred_start;
+    queue->scatters = dev->data->scattered_rx;
+    queue->time_flag = device->time_flag;
+    queue->time_offset = device->time_offset;
     dev->data->rx_queues[queue_id] = queue;
     return 0;
 }
@@ -254,17 +301,24 @@ void szedata2_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue_id)
 
 int szedata2_rx_queue_start(struct rte_eth_dev *dev, uint16_t queue_id)
 {
+    const struct szedata2_device *device = dev->data->dev_private;
     struct szedata2_rx_queue *queue = dev->data->rx_queues[queue_id];
-    int status = 0;
+    struct szecard_info info;
+    int status;
 
     if (queue == NULL) {
         SZEDATA2_LOG(ERR, "queue %u was not set up\n", queue_id);
         return -EINVAL;
     }
-    if (queue->sze == NULL)
-        status = szedata2_open(dev->data->dev_private, UINT32_C(1) << queue->channel, 0, &queue->sze);
-    if (status != 0)
-        return status;
+    if (queue->sze == NULL) {
+        status = szedata2_open(device, UINT32_C(1) << queue->channel, 0, &queue->sze);
+        if (status != 0)
+            return status;
+        szecard_get_info(queue->sze, &info); /* cannot fail: it is known since the handle was opened */
+        queue->buffer_bytes = info.receive_buffer;
+        queue->lends = device->args.extbuf && !(queue->rearm.ol_flags & RTE_MBUF_F_EXTERNAL);
+        szedata2_lent_start(queue);
+    }
     queue->failed = false;
     dev->data->rx_queue_state[queue_id] = RTE_ETH_QUEUE_STATE_STARTED;
     return 0;
@@ -274,14 +328,22 @@ int szedata2_rx_queue_stop(struct rte_eth_dev *dev, uint16_t queue_id)
 {
     struct szedata2_rx_queue *queue = dev->data->rx_queues[queue_id];
     struct szecard_frame frames[SZEDATA2_BURST];
-    int taken;
+    int taken, buffers;
 
     if (queue == NULL)
         return 0;
     if (queue->sze != NULL) {
-        /* Frames that were not fetched are released with the buffer. */
-        while ((taken = szecard_take(queue->sze, queue->channel, frames, SZEDATA2_BURST)) > 0)
-            queue->discarded += (uint64_t)taken;
+        /* Frames that were not fetched are released with the buffer, and those in the buffer before. */
+        queue->discarded += queue->taken_end - queue->taken_next;
+        queue->taken_next = queue->taken_end = 0;
+        for (buffers = queue->is_renewed ? 2 : 1; buffers > 0;) {
+            taken = szecard_take(queue->sze, queue->channel, frames, SZEDATA2_BURST);
+            if (taken > 0)
+                queue->discarded += (uint64_t)taken;
+            else
+                buffers--;
+        }
+        szedata2_lent_stop(queue);
         szedata_close(queue->sze);
         queue->sze = NULL;
     }

@@ -36,6 +36,9 @@ static const struct card_counter rx_counters[] = {
     {"discarded_at_stop", offsetof(struct szedata2_rx_queue, discarded)},
     {"faults", offsetof(struct szedata2_rx_queue, faults)},
     {"mbuf_alloc_failed", offsetof(struct szedata2_rx_queue, alloc_failed)},
+    {"external_buffers", offsetof(struct szedata2_rx_queue, lent)},
+    {"copied_while_held", offsetof(struct szedata2_rx_queue, copied)},
+    {"renewed_buffers", offsetof(struct szedata2_rx_queue, renewals)},
 };
 
 static const struct card_counter tx_counters[] = {
@@ -129,7 +132,7 @@ int szedata2_stats_reset(struct rte_eth_dev *dev)
 
         if (queue != NULL)
             queue->packets = queue->bytes = queue->too_long = queue->discarded = queue->faults =
-                queue->alloc_failed = 0;
+                queue->alloc_failed = queue->lent = queue->copied = queue->renewals = 0;
     }
     for (i = 0; i < dev->data->nb_tx_queues; i++) {
         struct szedata2_tx_queue *queue = dev->data->tx_queues[i];

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use ringroad::{Interest, Port, wait_any};
+use ringroad_sze2::card::design::DESIGN_NAMES;
 use ringroad_sze2::card::settings::AddressCheck;
 use ringroad_sze2::client::CardClient;
-use ringroad_sze2::message::{CardStatus, ChannelStatus};
+use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, read_capture, receive, send, station};
@@ -40,18 +41,21 @@ struct Testbed {
 
 impl Testbed {
     fn new(channels: u16) -> Self {
+        Self::with_options(&format!("channels={channels},buffer=1M"))
+    }
+
+    /// Cards with these options.
+    fn with_options(options: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-sze2-").tempdir().unwrap();
         let cards = [0, 1].map(|number| folder.path().join(format!("szedataII{number}")));
-        let (daemon, a, b) = Self::start(&cards, channels);
+        let (daemon, a, b) = Self::start(&cards, options);
         Self { daemon, _folder: folder, cards, a, b }
     }
 
-    fn start(cards: &[PathBuf; 2], channels: u16) -> (Daemon, Port, Port) {
+    fn start(cards: &[PathBuf; 2], options: &str) -> (Daemon, Port, Port) {
         let port = |number: usize| {
             let path = cards[number].display();
-            format!(
-                "[[port]]\nname = \"vale{number}:card\"\ndriver = \"sze2:{path}@channels={channels},buffer=1M\"\n"
-            )
+            format!("[[port]]\nname = \"vale{number}:card\"\ndriver = \"sze2:{path}@{options}\"\n")
         };
         let daemon = Daemon::with_config(&(port(0) + &port(1)));
         let (a, b) = (daemon.open("vale0:a@slots=1024"), daemon.open("vale1:b@slots=1024"));
@@ -59,10 +63,20 @@ impl Testbed {
     }
 
     /// Kills the daemon, and sets everything up again.
-    fn restart(&mut self, channels: u16) {
+    fn restart(&mut self) {
         self.daemon.signal(Signal::KILL);
         self.daemon.await_end();
-        (self.daemon, self.a, self.b) = Self::start(&self.cards, channels);
+        (self.daemon, self.a, self.b) = Self::start(&self.cards, "channels=1,buffer=1M");
+    }
+
+    /// Sends broadcast frames of one length to the first card, from number `first` on, and waits until they are there.
+    fn send(&mut self, first: u64, count: u64, length: usize) {
+        let before = self.status(0).ibuf_counters.total();
+        for number in first..first + count {
+            send(&mut self.a, &broadcast(number, length));
+        }
+        self.a.tx().sync().unwrap();
+        self.await_status(0, |card| card.ibuf_counters.total() == before + count);
     }
 
     fn paths(&self) -> [&Path; 2] {
@@ -85,6 +99,10 @@ impl Testbed {
             std::thread::yield_now();
         }
     }
+}
+
+fn broadcast(number: u64, length: usize) -> Vec<u8> {
+    numbered([0xFF; 6], station(1), number, length)
 }
 
 /// Counters that `show port stats` prints.
@@ -379,7 +397,7 @@ fn macswap_exchanges_addresses_and_finds_a_recreated_card() {
         plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "macswap", &["--port-topology=loop"]);
     start(&mut testpmd);
     await_swapped(&mut site);
-    site.restart(1);
+    site.restart();
     stop(&mut testpmd);
     testpmd.tell("show port info 0");
     assert!(testpmd.await_line("Link status:").contains("down"));
@@ -434,6 +452,16 @@ fn a_dpdk_port_configures_its_card() {
     testpmd.tell("show port info 0");
     assert!(testpmd.await_line("Link status:").contains("up"));
     assert!(testpmd.await_line("Link speed:").contains("100 Gbps"));
+    let card = CardClient::open(&site.cards[0], "test").unwrap();
+    for design in DESIGN_NAMES {
+        // The port finds the card again when it is started.
+        card.set(&CardRequest::Boot { design: design.to_owned() }).unwrap();
+        testpmd.tell("port stop 0");
+        testpmd.tell("port start 0");
+        testpmd.tell("show port info 0");
+        let version = testpmd.await_line("Firmware-version:");
+        assert!(version.contains(&card.design().unwrap().to_string()), "{version}");
+    }
     testpmd.quit();
 }
 
@@ -478,6 +506,156 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
     }
 }
 
+/// One channel, whose buffer has room for some dozens of frames.
+const SMALL: &str = "channels=1,buffer=128K";
+/// Room of a frame of 1500 bytes in the buffer.
+const SEGMENT_BYTES: u64 = 1512;
+
+#[test]
+fn external_buffers_are_given_back_in_any_order() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let mut site = Testbed::with_options(SMALL);
+    let mut keeper = plugin.keeper(&site.cards[0], ",extbuf=1", &[]);
+    site.send(0, 20, 1500);
+    site.send(20, 1, 60);
+    keeper.carry_out("take 21");
+    for number in 0..20 {
+        let frame = keeper.frame(number);
+        assert!(frame.is_external && frame.bytes == broadcast(number as u64, 1500), "{number}: {frame:?}");
+    }
+    let short = keeper.frame(20);
+    assert!(!short.is_external && short.bytes == broadcast(20, 60), "{short:?}");
+    // The card has back what is before the oldest frame that is out, once the queue is polled.
+    for (freed, oldest) in [(5, 0), (1, 0), (0, 2), (2, 3), (19, 3), (3, 4), (4, 6)] {
+        keeper.carry_out(&format!("free {freed}"));
+        site.send(21, 1, 60);
+        keeper.carry_out("pass 1");
+        let in_buffer = site.status(0).receive[0].used_bytes;
+        assert_eq!(in_buffer / SEGMENT_BYTES, 20 - oldest, "{freed} is free");
+        assert_eq!(keeper.frame(18).bytes, broadcast(18, 1500));
+    }
+    for freed in (6..19).rev() {
+        keeper.carry_out(&format!("free {freed}"));
+    }
+    site.send(21, 1, 60);
+    keeper.carry_out("pass 1");
+    assert_eq!(site.status(0).receive[0].used_bytes, 0);
+    assert_eq!(keeper.number("count rx_q0_external_buffers"), 20);
+    assert_eq!(keeper.number("count rx_q0_copied_while_held"), 0);
+}
+
+#[test]
+fn a_frame_that_is_kept_for_long_holds_up_no_others() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let mut site = Testbed::with_options(SMALL);
+    let mut keeper = plugin.keeper(&site.cards[0], ",extbuf=1", &[]);
+    site.send(0, 2, 1500);
+    keeper.carry_out("take 2");
+    keeper.carry_out("free 1");
+    // Several buffers full.
+    for round in 0..20 {
+        site.send(2 + 30 * round, 30, 1500);
+        keeper.carry_out("pass 30");
+    }
+    let kept = keeper.frame(0);
+    assert!(kept.is_external && kept.bytes == broadcast(0, 1500), "{kept:?}");
+    let (renewed, copied) =
+        (keeper.number("count rx_q0_renewed_buffers"), keeper.number("count rx_q0_copied_while_held"));
+    assert_eq!(renewed, 1);
+    assert_eq!(copied + keeper.number("count rx_q0_external_buffers"), 602);
+    assert!(copied > 500, "{copied}");
+    // While it is out, a frame kept in addition is a copy, and the buffer is empty.
+    site.send(602, 1, 1500);
+    keeper.carry_out("take 1");
+    let copy = keeper.frame(2);
+    assert!(!copy.is_external && copy.bytes == broadcast(602, 1500), "{copy:?}");
+    assert_eq!(site.status(0).receive[0].used_bytes, 0);
+    // After a pause, frames are external again.
+    keeper.carry_out("free 0");
+    for round in 0..70 {
+        site.send(round * 1000, 1000, 60);
+        keeper.carry_out("pass 1000");
+    }
+    site.send(603, 1, 1500);
+    keeper.carry_out("take 1");
+    let kept = keeper.frame(3);
+    assert!(kept.is_external && kept.bytes == broadcast(603, 1500), "{kept:?}");
+    let card = site.status(0);
+    assert_eq!((card.ibuf_counters.frames, card.ibuf_counters.total()), (70_604, 70_604));
+    await_conserved(&site.daemon);
+}
+
+#[test]
+fn frames_that_are_out_outlive_the_stop_of_their_port() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let mut site = Testbed::with_options(SMALL);
+    let mut keeper = plugin.keeper(&site.cards[0], ",extbuf=1", &[]);
+    site.send(0, 7, 1500);
+    keeper.carry_out("take 5");
+    keeper.carry_out("free 1");
+    keeper.carry_out("stop");
+    let card = site.await_status(0, |card| !card.receive[0].running);
+    assert!(card.receive[0].subscriber.is_none(), "{card:?}");
+    assert_eq!(keeper.number("count rx_q0_discarded_at_stop"), 2);
+    keeper.carry_out("free 3");
+    keeper.carry_out("start");
+    site.send(7, 3, 1500);
+    keeper.carry_out("take 3");
+    for (number, frame) in [(0, 0), (2, 2), (4, 4), (5, 7), (6, 8), (7, 9)] {
+        let kept = keeper.frame(number);
+        assert!(kept.is_external && kept.bytes == broadcast(frame, 1500), "{number}: {kept:?}");
+    }
+    for number in [4, 5, 0, 7, 2, 6] {
+        keeper.carry_out(&format!("free {number}"));
+    }
+    site.send(10, 1, 60);
+    keeper.carry_out("pass 1");
+    assert_eq!(site.status(0).receive[0].used_bytes, 0);
+}
+
+/// Time, ns since the Unix epoch.
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+#[test]
+fn mbufs_have_the_time_at_which_their_frame_came() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    for (metadata, arguments) in [(1, ""), (1, ",extbuf=1"), (0, "")] {
+        let mut site = Testbed::with_options(&format!("{SMALL},metadata={metadata}"));
+        let times: &[&str] = if metadata == 1 { &["times"] } else { &[] };
+        let mut keeper = plugin.keeper(&site.cards[0], arguments, times);
+        let mut last = now_ns();
+        for number in 0..3 {
+            site.send(number, 1, 1500);
+            keeper.carry_out("take 1");
+            let frame = keeper.frame(number as usize);
+            assert_eq!(frame.bytes, broadcast(number, 1500));
+            if metadata == 1 {
+                let clock = keeper.number("clock");
+                assert!(last <= frame.time_ns && frame.time_ns <= clock && clock <= now_ns(), "{frame:?}");
+                last = frame.time_ns;
+            } else {
+                assert_eq!(frame.time_ns, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_feature_matrix_names_what_the_driver_has() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let matrix = concat!(env!("CARGO_MANIFEST_DIR"), "/../satellites/dpdk-szedata2/doc/features/szedata2.ini");
+    let matrix = std::fs::read_to_string(matrix).unwrap();
+    let lines = matrix.lines().skip_while(|line| *line != "[Features]").skip(1);
+    let stated = lines.map(|line| line.split_once('=').unwrap().0.trim().to_owned());
+    // These are properties of the source, not of the device.
+    let others = ["Linux", "x86-64", "Usage doc"];
+    let stated = stated.filter(|feature| !others.contains(&feature.as_str())).collect();
+    let site = Testbed::with_options("channels=1,buffer=128K,metadata=1");
+    assert_eq!(plugin.keeper(&site.cards[0], "", &[]).features(), stated);
+}
+
 #[test]
 fn arguments_and_masks_choose_the_channels() {
     let Some(plugin) = SzedataPlugin::find() else { return };
@@ -492,6 +670,7 @@ fn arguments_and_masks_choose_the_channels() {
         (format!("dev_path={},rx_ifaces=4", site.cards[1].display()), "the card has 2 channels"),
         ("rx_ifaces=1".to_owned(), "dev_path is needed"),
         (format!("dev_path={},copy=2", site.cards[1].display()), "choose a number from 0 to 0x1"),
+        (format!("dev_path={},copy=0,extbuf=1", site.cards[1].display()), "choose one"),
         ("dev_path=/nonexistent".to_owned(), "/nonexistent"),
     ] {
         testpmd.tell(&format!("port attach net_szedata2_wrong,{wrong}"));
