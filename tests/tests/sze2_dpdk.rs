@@ -613,6 +613,35 @@ fn frames_that_are_out_outlive_the_stop_of_their_port() {
     assert_eq!(site.status(0).receive[0].used_bytes, 0);
 }
 
+#[test]
+fn another_thread_frees_frames_while_their_port_receives_and_stops() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let mut site = Testbed::with_options(SMALL);
+    let mut keeper = plugin.keeper(&site.cards[0], ",extbuf=1", &[]);
+    for round in 0..60 {
+        site.send(30 * round, 30, 1500);
+        keeper.carry_out("relay 30");
+        if round % 3 == 2 {
+            // Frames are still out.
+            keeper.carry_out("stop");
+            keeper.carry_out("start");
+        }
+    }
+    // The last ones come back as well.
+    let end = Instant::now() + PATIENCE.unwrap();
+    loop {
+        site.send(0, 1, 60);
+        keeper.carry_out("pass 1");
+        if site.status(0).receive[0].used_bytes == 0 {
+            break;
+        }
+        assert!(Instant::now() < end, "{:#?}", site.status(0));
+    }
+    let card = site.status(0).ibuf_counters;
+    assert_eq!((card.overflow, card.unclaimed), (0, 0));
+    assert_eq!(keeper.number("count rx_q0_discarded_at_stop"), 0);
+}
+
 /// Time, ns since the Unix epoch.
 fn now_ns() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
@@ -645,7 +674,8 @@ fn mbufs_have_the_time_at_which_their_frame_came() {
 #[test]
 fn the_feature_matrix_names_what_the_driver_has() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let matrix = concat!(env!("CARGO_MANIFEST_DIR"), "/../satellites/dpdk-szedata2/doc/features/szedata2.ini");
+    let matrix =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../satellites/dpdk-szedata2/doc/features/szedata2.ini");
     let matrix = std::fs::read_to_string(matrix).unwrap();
     let lines = matrix.lines().skip_while(|line| *line != "[Features]").skip(1);
     let stated = lines.map(|line| line.split_once('=').unwrap().0.trim().to_owned());

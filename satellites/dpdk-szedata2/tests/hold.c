@@ -4,6 +4,7 @@
  *
  *   take N      receives N frames and keeps them, as numbers 0 and up
  *   pass N      receives N frames and frees them at once
+ *   relay N     receives N frames, which another thread frees some time later
  *   show I      the frame of a number: its length, whether its buffer is external, its time, its bytes
  *   free I      frees the mbuf of a number
  *   count NAME  an extended statistic
@@ -11,15 +12,21 @@
  *   features    each feature of the device, with the name that DPDK's feature matrix has for it
  *   stop, start the port
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <ethdev_driver.h>
 #include <rte_eal.h>
 #include <rte_mbuf_dyn.h>
 #include <rte_pause.h>
+#include <rte_ring.h>
 
 #define MBUFS      8191
 #define MBUF_CACHE 250
@@ -28,6 +35,8 @@
 
 static struct rte_mbuf *held[MOST_HELD];
 static unsigned int nr_held;
+static struct rte_ring *relayed;
+static cpu_set_t all_cpus; /* before DPDK chose one for the main thread */
 static int time_offset = -1;
 static uint64_t time_flag;
 
@@ -71,19 +80,48 @@ static void start(const char *device_arguments, int wants_times)
     }
 }
 
-static void receive(unsigned int wanted, int keeps)
+/* Frees what comes, beside the thread that receives. */
+static void *free_relayed(void *ring)
+{
+    void *mbufs[8];
+
+    pthread_setaffinity_np(pthread_self(), sizeof(all_cpus), &all_cpus);
+    for (;;) {
+        unsigned int got = rte_ring_sc_dequeue_burst(ring, mbufs, RTE_DIM(mbufs), NULL);
+
+        rte_pktmbuf_free_bulk((struct rte_mbuf **)mbufs, got);
+        if (got == 0)
+            usleep(100); /* leaves the processor to the thread that receives */
+    }
+    return NULL;
+}
+
+static void start_relay(void)
+{
+    pthread_t thread;
+
+    relayed = rte_ring_create("relayed", MBUFS + 1, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+    if (relayed == NULL || pthread_create(&thread, NULL, free_relayed, relayed) != 0)
+        fail("starting the second thread", rte_strerror(rte_errno));
+    pthread_detach(thread);
+}
+
+static void receive(unsigned int wanted, char what)
 {
     struct rte_mbuf *mbufs[32];
     unsigned int received = 0;
 
-    if (keeps && wanted > MOST_HELD - nr_held)
+    if (what == 't' && wanted > MOST_HELD - nr_held)
         fail("take", "so many frames cannot be kept");
     while (received < wanted) {
         uint16_t got = rte_eth_rx_burst(0, 0, mbufs, (uint16_t)RTE_MIN(wanted - received, RTE_DIM(mbufs)));
 
-        if (keeps) {
+        if (what == 't') {
             memcpy(&held[nr_held], mbufs, got * sizeof(*mbufs));
             nr_held += got;
+        } else if (what == 'r') {
+            /* There is room for every mbuf. */
+            rte_ring_sp_enqueue_bulk(relayed, (void **)mbufs, got, NULL);
         } else {
             rte_pktmbuf_free_bulk(mbufs, got);
         }
@@ -194,8 +232,8 @@ static void carry_out(const char *command, const char *argument)
     unsigned long number = strtoul(argument, NULL, 10);
     uint64_t time = 0;
 
-    if (strcmp(command, "take") == 0 || strcmp(command, "pass") == 0) {
-        receive((unsigned int)number, *command == 't');
+    if (strcmp(command, "take") == 0 || strcmp(command, "pass") == 0 || strcmp(command, "relay") == 0) {
+        receive((unsigned int)number, *command);
         printf("done\n");
     } else if (strcmp(command, "show") == 0 && number < nr_held && held[number] != NULL) {
         show(held[number]);
@@ -225,7 +263,10 @@ int main(int argc, char **argv)
 
     if (argc < 2)
         fail("usage", "hold DEVICE_ARGUMENTS [times]");
+    if (sched_getaffinity(0, sizeof(all_cpus), &all_cpus) != 0)
+        fail("finding the processors", strerror(errno));
     start(argv[1], argc > 2 && strcmp(argv[2], "times") == 0);
+    start_relay();
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin) != NULL) {
