@@ -72,19 +72,12 @@ impl CardSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::card::distribution::ChannelDistribution;
-    use crate::card::filter::CardFilter;
+    use crate::card::design::DESIGNS;
 
     const OWN: [u8; 6] = [0, 0x11, 0x17, 0, 0, 1];
 
     fn settings() -> CardSettings {
-        CardSettings {
-            ibuf: IbufSettings::new(OWN),
-            obuf_enabled: true,
-            filter: CardFilter::all(1),
-            distribution: ChannelDistribution::default(),
-            timestamps: false,
-        }
+        CardSettings::new(&DESIGNS[0], 1, OWN, false)
     }
 
     fn verdict(settings: &CardSettings, destination: [u8; 6], frame_bytes: usize) -> Result<u8, Rejection> {
