@@ -18,7 +18,7 @@ const UNITS: [&str; 7] = ["ns", "µs", "ms", "s", "pps", "kpps", "Mpps"];
 
 /// Beginnings of lines in README that cannot run here: they need root, a guest or a foreign program, or have no end.
 /// Each entry names the test that runs such lines, and a part of this test.
-const ELSEWHERE: [(&str, &str, &str); 21] = [
+const ELSEWHERE: [(&str, &str, &str); 22] = [
     ("ringroad down", "tests/tests/cli.rs", r#""down""#),
     ("ringroad trial", "tests/tests/generator.rs", r#""trial""#),
     ("ringroad otg", "tests/clients/conftest.py", r#""otg""#),
@@ -37,6 +37,7 @@ const ELSEWHERE: [(&str, &str, &str); 21] = [
     ("ringroad attach vale0:eth0 --host", "tests/tests/host_rings.rs", r#""--host""#),
     ("ringroad recv eth0", "tests/tests/interfaces.rs", r#""recv""#),
     ("ringroad bench", "tests/tests/bench_sze2.rs", r#""bench""#),
+    ("ringroad-lab documents", "lab/tests/documents/test_documents_verb.py", r#""documents""#),
     ("cargo run --example firewall", "tests/tests/host_rings.rs", "examples/firewall"),
     ("cc program.c", "scripts/test-installation", "pkg-config --cflags --libs"),
     ("with ringroad.Port(", "crates/python/recipes/send_frame.py", "with ringroad.Port("),
