@@ -14,8 +14,8 @@ LEVELS = (
     ("deadline", "frame_size", "grouping", "http_answer", "package_names", "safe_xml", "text_types", "tied", "tunnel", "whole_file"),
     ("crowd", "errors", "trial"),
     # A machine, the record of a run, the registry of a kind.
-    ("disturbances", "flow_set", "host", "kinds", "koji_hub", "loss", "record", "sandbox", "secret"),
-    ("amqp_broker", "build", "cable", "cost", "ringroad_program", "statistics"),
+    ("flow_set", "host", "kinds", "koji_hub", "loss", "record", "sandbox", "secret"),
+    ("amqp_broker", "build", "cable", "cost", "disturbances", "ringroad_program", "statistics"),
     ("comparison", "facts", "noise"),
     # What offers a load, what forwards it, what measures it; what keeps and shows results.
     ("generator", "store"),
