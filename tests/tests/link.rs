@@ -297,6 +297,30 @@ fn a_link_that_is_killed_at_any_step_leaves_all_or_nothing() {
 }
 
 #[test]
+fn an_address_behind_another_daemons_port_is_free_though_the_indexes_are_equal() {
+    if !is_root() {
+        return;
+    }
+    let outside = [NetworkNamespace::new(), NetworkNamespace::new()];
+    let daemons = outside.each_ref().map(Daemon::within);
+    let stations = [NetworkNamespace::new(), NetworkNamespace::new(), NetworkNamespace::new()];
+    let contain = |number: usize, station: &NetworkNamespace, port: &str, address: &str| {
+        let name = unused_name("c");
+        let words = ["--json", "container", &name, "--netns", station.name(), "--port"];
+        let port = format!("vale0:{port}");
+        let words = [&words[..], &[&port, "--address", address, "--", "sleep", "1000"]].concat();
+        let mut held = Service::start(daemons[number].ringroad_within(&outside[number], &words));
+        held.await_line("\"ready\":true");
+        held
+    };
+    let _held = [
+        contain(0, &stations[0], "a", "10.77.0.9/24"),
+        contain(1, &stations[1], "a", "10.77.0.1/24"),
+        contain(1, &stations[2], "b", "10.77.0.9/24"),
+    ];
+}
+
+#[test]
 fn an_address_in_use_is_refused_with_the_interface_that_has_it() {
     if !is_root() {
         return;

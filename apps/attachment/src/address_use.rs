@@ -9,7 +9,7 @@ use ringroad_control::report::{LinkReport, PortReport};
 use ringroad_netdev::link::{LinkInfo, LinkPeer, link_by_name, links};
 use ringroad_netdev::link_use::{addresses_of, link_with_address};
 use ringroad_netdev::namespace::all_namespaces;
-use ringroad_netdev::{HeldNamespace, Namespace, NetdevError};
+use ringroad_netdev::{HeldNamespace, Namespace};
 
 use crate::veth_pair::{AttachmentError, outside};
 
@@ -88,28 +88,27 @@ fn stations(port: &PortReport, own: &HeldNamespace, all: &[HeldNamespace]) -> Ve
     let Ok(Ok(link)) = namespace.run(|| link_by_name(interface)) else { return Vec::new() };
     match port.kind.as_str() {
         "tap" | "host" => vec![(namespace.clone(), link)],
-        "veth" => other_ends(namespace, &link, all),
+        "veth" => other_end(namespace, &link, all).into_iter().collect(),
         _ => Vec::new(),
     }
 }
 
-/// The other end of the pair of `link` in `namespace`. Ends refer to each other by their indexes, which are unique only
-/// in a namespace, so another pair can look the same.
-fn other_ends(
+/// The other end of the pair of `link` in `namespace`, if its namespace is among `all`.
+fn other_end(
     namespace: &HeldNamespace,
     link: &LinkInfo,
     all: &[HeldNamespace],
-) -> Vec<(HeldNamespace, LinkInfo)> {
-    let Some(LinkPeer { index, elsewhere }) = link.peer else { return Vec::new() };
-    let is_end = |other: &LinkInfo| {
-        other.kind.as_deref() == Some("veth")
-            && other.index == index
-            && other.peer.is_some_and(|peer| peer.index == link.index)
+) -> Option<(HeldNamespace, LinkInfo)> {
+    let LinkPeer { index, elsewhere } = link.peer?;
+    // Indexes are unique only in a namespace, so the namespace is found first.
+    let leads_to =
+        |candidate: &HeldNamespace| candidate.number_here().is_ok_and(|number| number == elsewhere);
+    let there = match elsewhere {
+        None => namespace,
+        Some(_) => namespace.run(|| all.iter().find(|candidate| leads_to(candidate))).ok()??,
     };
-    let candidates = all.iter().filter(|candidate| (*candidate == namespace) != elsewhere);
-    let ends = candidates.filter_map(|candidate| {
-        let links: Result<Vec<LinkInfo>, NetdevError> = candidate.run(links).ok()?;
-        Some((candidate.clone(), links.ok()?.into_iter().find(is_end)?))
-    });
-    ends.collect()
+    let links = there.run(links).ok()?.ok()?;
+    let end =
+        links.into_iter().find(|other| other.index == index && other.kind.as_deref() == Some("veth"))?;
+    Some((there.clone(), end))
 }

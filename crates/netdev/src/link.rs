@@ -80,8 +80,11 @@ pub enum XdpReportedMode {
 pub struct LinkPeer {
     /// Index of the interface, in its own namespace.
     pub index: u32,
-    /// Whether the interface is in another namespace, where the index is not valid for the caller.
-    pub elsewhere: bool,
+    /// Number of the interface's namespace in the caller's namespace ([`HeldNamespace::number_here`]), if it is another
+    /// one, where the index is not valid for the caller.
+    ///
+    /// [`HeldNamespace::number_here`]: crate::HeldNamespace::number_here
+    pub elsewhere: Option<i32>,
 }
 
 /// Counters of a link (`struct rtnl_link_stats64` of linux/if_link.h).
@@ -207,7 +210,7 @@ impl From<LinkMessage> for LinkInfo {
             ..Self::default()
         };
         let mut peer_index = None;
-        let mut peer_elsewhere = false;
+        let mut elsewhere = None;
         for attribute in message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name = name,
@@ -226,15 +229,14 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::Xdp(parts) => link.xdp = attached_xdp(&parts),
                 LinkAttribute::Controller(index) => link.controller = Some(index).filter(|&index| index != 0),
                 LinkAttribute::Link(index) => peer_index = Some(index),
-                LinkAttribute::LinkNetNsId(_) => peer_elsewhere = true,
+                LinkAttribute::LinkNetNsId(number) => elsewhere = Some(number),
                 LinkAttribute::Stats64(Stats64 { rx_packets, tx_packets, tx_dropped, .. }) => {
                     link.statistics = LinkStatistics { rx_packets, tx_packets, tx_dropped };
                 }
                 _ => {}
             }
         }
-        link.peer =
-            peer_index.filter(|&index| index != 0).map(|index| LinkPeer { index, elsewhere: peer_elsewhere });
+        link.peer = peer_index.filter(|&index| index != 0).map(|index| LinkPeer { index, elsewhere });
         link
     }
 }

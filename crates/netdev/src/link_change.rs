@@ -298,7 +298,7 @@ mod tests {
             let (a, b) = (link_by_name("va").unwrap(), link_by_name("vb").unwrap());
             assert_eq!(a.kind.as_deref(), Some("veth"));
             assert_eq!(a.queues_rx, 3);
-            assert_eq!(a.peer, Some(LinkPeer { index: b.index, elsewhere: false }));
+            assert_eq!(a.peer, Some(LinkPeer { index: b.index, elsewhere: None }));
             assert!(!a.up && !a.running && !a.promiscuous && a.xdp.is_none());
 
             set_up("va", true).unwrap();
@@ -407,7 +407,7 @@ mod tests {
             move_to_namespace("xb", other.as_fd()).unwrap();
 
             for name in ["va", "wa", "xa"] {
-                assert!(link_by_name(name).unwrap().peer.unwrap().elsewhere, "{name}");
+                assert!(link_by_name(name).unwrap().peer.unwrap().elsewhere.is_some(), "{name}");
             }
             assert!(link_by_name("xb").unwrap_err().is_no_interface());
             let path = format!("/proc/self/fd/{}", other.as_fd().as_raw_fd());

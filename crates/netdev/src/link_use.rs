@@ -71,7 +71,7 @@ pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
         if Some(other.index) == link.controller {
             uses.push(format!("it belongs to {}", other.name));
         }
-        let lies_on_it = other.peer.is_some_and(|peer| peer.index == link.index && !peer.elsewhere);
+        let lies_on_it = other.peer.is_some_and(|peer| peer.index == link.index && peer.elsewhere.is_none());
         if lies_on_it && !other.kind.as_deref().is_some_and(|kind| PAIRS.contains(&kind)) {
             uses.push(format!("{} lies on it", other.name));
         }

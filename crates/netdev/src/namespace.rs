@@ -9,12 +9,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::error::list_of;
+use crate::error::{NetdevError, list_of};
+use crate::netlink::Requests;
 use crate::new_namespace::unshare_network;
 
 /// Directory in which `ip netns add` keeps namespaces by name (ip-netns(8)).
@@ -251,6 +255,28 @@ impl HeldNamespace {
     #[must_use]
     pub fn is_current(&self) -> bool {
         NamespaceId::of(&Namespace::Current.path()) == Some(self.id)
+    }
+
+    /// Number by which links of the calling thread's namespace name this one ([`LinkPeer::elsewhere`]); `None` if no
+    /// link there leads here (`RTM_GETNSID`).
+    ///
+    /// [`LinkPeer::elsewhere`]: crate::link::LinkPeer::elsewhere
+    ///
+    /// # Errors
+    /// [`NetdevError`]: the kernel does not answer.
+    pub fn number_here(&self) -> Result<Option<i32>, NetdevError> {
+        let mut request = NsidMessage::default();
+        request.attributes.push(NsidAttribute::Fd(self.file.as_raw_fd() as u32));
+        let operation = || format!("number {self}");
+        let answers =
+            Requests::open(NETLINK_ROUTE)?.ask(RouteNetlinkMessage::GetNsId(request), 0, &operation)?;
+        Ok(answers.into_iter().find_map(|answer| {
+            let RouteNetlinkMessage::NewNsId(answer) = answer else { return None };
+            answer.attributes.into_iter().find_map(|attribute| match attribute {
+                NsidAttribute::Id(number) if number >= 0 => Some(number),
+                _ => None,
+            })
+        }))
     }
 
     /// Runs `f` in the namespace, as [`in_namespace`] does.
