@@ -3,7 +3,9 @@
 #ifndef COMPAT_TESTS_CHECK_H
 #define COMPAT_TESTS_CHECK_H
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int failures;
@@ -23,6 +25,16 @@ static int failures;
             fprintf(stderr, "%s:%d: \"%s\": %s\n", __FILE__, __LINE__, row, #condition); \
             failures++;                                                                  \
         }                                                                                \
+    } while (0)
+
+/* Ends the test: the rest would make no sense. */
+#define NEED(condition)                                                                                  \
+    do {                                                                                                 \
+        if (!(condition)) {                                                                              \
+            fprintf(stderr, "%s:%d: needed: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, \
+                    strerror(errno));                                                                    \
+            exit(1);                                                                                     \
+        }                                                                                                \
     } while (0)
 
 #define CHECK_RESULT() (failures == 0 ? 0 : 1)

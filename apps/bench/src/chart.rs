@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::chart_file::{ChartArea, ChartError, ChartFault, draw_grid};
 use crate::plan::FramePath;
 use crate::report::{BenchReport, PointReport};
 
@@ -23,16 +23,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(0x5f, 0x6a, 0x6a),
 ];
 
-/// Error of making the chart.
-#[derive(Debug, thiserror::Error)]
-#[error("drawing {path}: {reason}")]
-pub struct ChartError {
-    path: String,
-    /// Text of the error.
-    reason: String,
-}
-
-/// What the points of a chart differ in.
+/// Property in which the points of a chart differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Axis {
     Size,
@@ -70,21 +61,11 @@ struct Group<'a> {
 /// # Errors
 /// [`ChartError`]: the file cannot be written.
 pub fn draw(report: &BenchReport, path: &Path) -> Result<(), ChartError> {
-    let failed = |reason: String| ChartError { path: path.display().to_string(), reason };
-    let groups = groups(&report.points);
-    let rows = groups.len().div_ceil(COLUMNS).max(1);
-    let columns = groups.len().clamp(1, COLUMNS);
-    let size = (CHART.0 * columns as u32, CHART.1 * rows as u32);
-    let root = SVGBackend::new(path, size).into_drawing_area();
-    root.fill(&WHITE).map_err(|error| failed(error.to_string()))?;
-    for (area, group) in root.split_evenly((rows, columns)).iter().zip(&groups) {
-        draw_group(area, group).map_err(|error| failed(error.to_string()))?;
-    }
-    root.present().map_err(|error| failed(error.to_string()))
+    draw_grid(path, CHART, COLUMNS, &groups(&report.points), |group, area| draw_group(area, group))
 }
 
-/// Groups the points by what they have in common. The axis is that of which a path has more values; where cores are
-/// compared, their number.
+/// Groups the points of a path that have one size or one burst. The axis is the other property, of which the path has
+/// more values; where cores are compared, it is their number.
 fn groups(points: &[PointReport]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for report in points {
@@ -110,9 +91,7 @@ fn groups(points: &[PointReport]) -> Vec<Group<'_>> {
     groups
 }
 
-type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
-
-fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &Group<'_>) -> Result<(), Failed<'a>> {
+fn draw_group<'a>(area: &ChartArea<'a>, group: &Group<'_>) -> Result<(), ChartFault<'a>> {
     let Group { title, axis, points } = group;
     let rates = |report: &PointReport, contestant: &str| {
         let absolute = report.absolutes.iter().find(|absolute| absolute.contestant == contestant)?;

@@ -19,6 +19,7 @@
 //! failed sample is *invalid* and has a reason; it never counts as zero.
 
 pub mod chart;
+pub mod chart_file;
 pub mod contestant;
 pub mod contestants;
 pub mod cost;

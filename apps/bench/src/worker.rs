@@ -245,7 +245,7 @@ pub enum BenchWorkerError {
     #[error("preparing to send by {name}: {told}")]
     Socket {
         name: String,
-        /// What failed, and why.
+        /// Failed step, and the reason.
         told: String,
     },
     /// The frame size is invalid.

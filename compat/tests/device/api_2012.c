@@ -15,15 +15,6 @@
 
 #include "../check.h"
 
-#define NEED(condition)                                                                                  \
-    do {                                                                                                 \
-        if (!(condition)) {                                                                              \
-            fprintf(stderr, "%s:%d: needed: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, \
-                    strerror(errno));                                                                    \
-            exit(1);                                                                                     \
-        }                                                                                                \
-    } while (0)
-
 /* Only a failure waits this long, ms. */
 #define PATIENCE 120000
 

@@ -26,16 +26,6 @@ struct bound {
     struct netmap_if *nifp;
 };
 
-/* Ends the test: the rest would make no sense. */
-#define NEED(condition)                                                                                  \
-    do {                                                                                                 \
-        if (!(condition)) {                                                                              \
-            fprintf(stderr, "%s:%d: needed: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, \
-                    strerror(errno));                                                                    \
-            exit(1);                                                                                     \
-        }                                                                                                \
-    } while (0)
-
 static inline void header_init(struct nmreq_header *hdr, uint16_t type, const char *name, void *body)
 {
     memset(hdr, 0, sizeof(*hdr));

@@ -19,15 +19,6 @@
 
 #include "../check.h"
 
-/* Ends the program if it cannot continue. */
-#define NEED(condition)                                                                       \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
-            exit(1);                                                                          \
-        }                                                                                     \
-    } while (0)
-
 struct port {
     int fd;
     char *memory;

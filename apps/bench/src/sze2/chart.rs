@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::Driver;
 use super::plan::{ForwardMode, QueueLayout};
 use super::report::{DriverAtPoint, Sze2Report, Sze2Row};
+use crate::chart_file::{ChartArea, ChartError, ChartFault, draw_grid};
 
 /// Size of one chart, pixels.
 const CHART: (u32, u32) = (960, 380);
@@ -17,26 +17,17 @@ const COLUMNS: usize = 3;
 /// Colour of line rate.
 const LINE_RATE: RGBColor = RGBColor(0xb0, 0xb0, 0xb0);
 
-/// Error of making the chart.
-#[derive(Debug, thiserror::Error)]
-#[error("drawing {path}: {reason}")]
-pub struct ChartError {
-    path: String,
-    /// Text of the error.
-    reason: String,
-}
-
 /// A chart of bars, by frame size.
 struct BarChart {
     title: String,
     unit: &'static str,
     /// Frame sizes, bytes.
     sizes: Vec<u32>,
-    series: Vec<Series>,
+    series: Vec<BarSeries>,
 }
 
 /// Bars of one colour.
-struct Series {
+struct BarSeries {
     name: String,
     colour: RGBColor,
     /// Value at each size, and the published value.
@@ -48,17 +39,7 @@ struct Series {
 /// # Errors
 /// [`ChartError`]: the file cannot be written.
 pub fn draw(report: &Sze2Report, path: &Path) -> Result<(), ChartError> {
-    let failed = |reason: String| ChartError { path: path.display().to_string(), reason };
-    let charts = charts(report);
-    let rows = charts.len().div_ceil(COLUMNS).max(1);
-    let columns = charts.len().clamp(1, COLUMNS);
-    let size = (CHART.0 * columns as u32, CHART.1 * rows as u32);
-    let root = SVGBackend::new(path, size).into_drawing_area();
-    root.fill(&WHITE).map_err(|error| failed(error.to_string()))?;
-    for (area, chart) in root.split_evenly((rows, columns)).iter().zip(&charts) {
-        chart.draw(area).map_err(|error| failed(error.to_string()))?;
-    }
-    root.present().map_err(|error| failed(error.to_string()))
+    draw_grid(path, CHART, COLUMNS, &charts(report), BarChart::draw)
 }
 
 fn charts(report: &Sze2Report) -> Vec<BarChart> {
@@ -85,7 +66,7 @@ fn charts(report: &Sze2Report) -> Vec<BarChart> {
                 (row.map(|row| row.line_rate_fps / 1e6), None)
             });
             let values = line_rates.collect();
-            rates.series.push(Series { name: "100G".to_owned(), colour: LINE_RATE, values });
+            rates.series.push(BarSeries { name: "100G".to_owned(), colour: LINE_RATE, values });
             rates.add(
                 report,
                 mode,
@@ -115,8 +96,6 @@ fn rate(driver: &DriverAtPoint) -> Option<f64> {
     }
     driver.frames_per_s.map(|fps| fps.median)
 }
-
-type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 impl BarChart {
     /// Adds a series for each driver, burst and layout of `mode` in the rows that are `wanted`.
@@ -166,11 +145,11 @@ impl BarChart {
             if plan.layouts.len() > 1 {
                 name += &format!(", {}", layout.name());
             }
-            self.series.push(Series { name, colour: colour(number, count), values });
+            self.series.push(BarSeries { name, colour: colour(number, count), values });
         }
     }
 
-    fn draw<'a>(&self, area: &DrawingArea<SVGBackend<'a>, Shift>) -> Result<(), Failed<'a>> {
+    fn draw<'a>(&self, area: &ChartArea<'a>) -> Result<(), ChartFault<'a>> {
         let all = self.series.iter().flat_map(|series| &series.values);
         let most =
             all.flat_map(|(value, published)| [*value, *published]).flatten().fold(1.0, f64::max) * 1.1;
@@ -199,7 +178,7 @@ impl BarChart {
             let left = column as f64 + 0.1 + number as f64 * width;
             (left, left + width * 0.92)
         };
-        for (number, Series { name, colour, values }) in self.series.iter().enumerate() {
+        for (number, BarSeries { name, colour, values }) in self.series.iter().enumerate() {
             let colour = *colour;
             let bars = values.iter().enumerate().filter_map(|(column, (value, _))| {
                 let (left, right) = edges(column, number);

@@ -30,7 +30,7 @@ const CARD_FRAMES: usize = 64;
 /// A counter on a cache line of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Counter(AtomicU64);
+struct PaddedCount(AtomicU64);
 
 /// A buffer with frames of one size, from one thread to another.
 struct Passage {
@@ -39,9 +39,9 @@ struct Passage {
     /// Distance of frames, bytes: with the header and the padding of a segment.
     stride: u64,
     /// Bytes written since the start.
-    written: Counter,
+    written: PaddedCount,
     /// Bytes read since the start.
-    read: Counter,
+    read: PaddedCount,
 }
 
 impl Passage {
@@ -49,7 +49,13 @@ impl Passage {
         let memory = ChannelMemory::create(GEOMETRY).map_err(CardError::from)?;
         memory.populate();
         let stride = align(align(HEADER_BYTES) + frame_bytes) as u64;
-        Ok(Self { memory, frame_bytes, stride, written: Counter::default(), read: Counter::default() })
+        Ok(Self {
+            memory,
+            frame_bytes,
+            stride,
+            written: PaddedCount::default(),
+            read: PaddedCount::default(),
+        })
     }
 
     /// Number of frames that may be written.
@@ -85,9 +91,9 @@ impl Passage {
     }
 }
 
-/// What the threads of a turn share beside the buffers.
+/// State that the threads of a turn share besides the buffers.
 #[derive(Default)]
-struct Done {
+struct CopyProgress {
     /// Frames copied since the start.
     frames: AtomicU64,
     /// Whether the cycles are kept.
@@ -101,7 +107,7 @@ impl Sze2Session {
         let bytes = (point.frame_bytes - FCS_BYTES) as usize;
         let (arriving, leaving) = (Passage::new(bytes)?, Passage::new(bytes)?);
         let (receives, sends) = (point.mode != ForwardMode::TxOnly, point.mode != ForwardMode::RxOnly);
-        let done = Done::default();
+        let done = CopyProgress::default();
         let pinned = |cpu| pin(cpu).map_err(|source| BenchError::Pin { cpu, source });
         let card = || -> Result<(), BenchError> {
             pinned(self.cores.first)?;

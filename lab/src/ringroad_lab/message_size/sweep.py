@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ringroad_lab.cable.interface import CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, ProcessCosts
 from ringroad_lab.dut.interface import DUTS, Dut, DutPort, Placement
-from ringroad_lab.errors import LabError, ScenarioError
+from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest.interface import guest_cable
 from ringroad_lab.message_size import iperf3
 from ringroad_lab.message_size.guest_station import GuestStation
@@ -28,6 +28,8 @@ from ringroad_lab.method.message_size import MessageSizeSettings, StationKind, S
 from ringroad_lab.method.tcp_load import TcpLoadSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.topology import Topology, wire
+
+T = TypeVar("T")
 
 READY_TIMEOUT_S = 30.0
 ADDRESSES = ("198.18.0.1/24", "198.18.0.2/24")
@@ -129,39 +131,43 @@ def sweep_message_sizes(
     """
     curves: list[Curve] = []
     metrics: dict[str, Metric] = {}
-    host = dut.placement.host
-    of_dut = ProcessCosts(host, dut.processes())
-    of_stations = ProcessCosts(host, [process for station in stations for process in station.processes()])
     for tool in settings.tools:
         on_step(f"measuring message sizes by {tool}")
-        try:
-            (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings, watch)))
-        except LabError:
-            # The error of a device or station that has ended explains more than the error of a tool without a peer.
-            _check(dut, stations)
-            raise
-        _check(dut, stations)
-        curves += _curves(tool, points)
         name = _metric_name(tool)
+        points, costs = _with_costs(dut, stations, name, partial(_points, stations, tool, settings, watch))
+        curves += _curves(tool, points)
         metrics |= {
             f"{name}_throughput_bps": Metric(value=max(point.throughput_bps for point in points), unit="bit/s", better=Better.HIGHER),
             f"{name}_latency_ns": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
-            # Devices of the kernel have no process: their cost is in the kernel's time.
-            **_costs(name, "dut", dut_cost),
-            **_costs(name, "stations", stations_cost),
+            **costs,
         }
-        if dut_cost.kernel_s is not None:
-            metrics[f"{name}_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
     # A device with processes may pass frames within the kernel, too.
-    costs = ("_dut_processors", "_kernel_processors", "_stations_processors", "_memory_bytes")
+    compared = ("_dut_processors", "_kernel_processors", "_stations_processors", "_memory_bytes")
     return Outcome(
         status=MeasurementStatus.OK,
         headline=f"{_metric_name(settings.tools[0])}_throughput_bps",
-        compared=tuple(name for name in metrics if name.endswith(costs)),
+        compared=tuple(name for name in metrics if name.endswith(compared)),
         metrics=metrics,
         curves=tuple(curves),
         parts=tuple(watch.parts),
     )
+
+
+def _with_costs(dut: Dut, stations: Sequence[Station], name: str, work: Callable[[], T]) -> tuple[T, dict[str, Metric]]:
+    """Carry out a measurement; return its result, and the metrics of what it cost, whose names begin with `name`."""
+    host = dut.placement.host
+    of_dut = ProcessCosts(host, dut.processes())
+    of_stations = ProcessCosts(host, [process for station in stations for process in station.processes()])
+    try:
+        (result, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, work))
+    finally:
+        # The error of a device or station that has ended explains more than the error of a tool without a peer.
+        _check(dut, stations)
+    metrics = _costs(name, "dut", dut_cost) | _costs(name, "stations", stations_cost)
+    # Devices of the kernel have no process: their cost is in the kernel's time.
+    if dut_cost.kernel_s is not None:
+        metrics[f"{name}_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
+    return result, metrics
 
 
 def _check(dut: Dut, stations: Sequence[Station]) -> None:
@@ -229,23 +235,14 @@ def measure_tcp_load(
         LabError: the measurement failed.
     """
     on_step("loading by iperf3")
-    of_dut = ProcessCosts(dut.placement.host, dut.processes())
-    of_stations = ProcessCosts(dut.placement.host, [process for station in stations for process in station.processes()])
     work = partial(watch.over, "iperf3", partial(iperf3.measure_by_iperf3, *stations, settings))
-    try:
-        (load, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, work))
-    finally:
-        # The error of a device or station that has ended explains more than the error of a tool without a peer.
-        _check(dut, stations)
+    load, costs = _with_costs(dut, stations, "tcp_load", work)
     rates = {"throughput": sum(load.throughput_bps.values()), **(load.throughput_bps if len(load.throughput_bps) > 1 else {})}
     metrics = {
         **{f"tcp_load_{name}_bps": Metric(value=rate, unit="bit/s", better=Better.HIGHER) for name, rate in rates.items()},
         "tcp_load_retransmissions": Metric(value=load.retransmissions, unit="segments", better=Better.LOWER),
-        **_costs("tcp_load", "dut", dut_cost),
-        **_costs("tcp_load", "stations", stations_cost),
+        **costs,
     }
-    if dut_cost.kernel_s is not None:
-        metrics["tcp_load_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
     return Outcome(
         status=MeasurementStatus.OK,
         headline="tcp_load_throughput_bps",

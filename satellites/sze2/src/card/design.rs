@@ -66,7 +66,7 @@ impl CardDesign {
     /// Fails if the design does not have what a request sets.
     ///
     /// # Errors
-    /// What is missing, in words for the user.
+    /// Text for the user: the missing property.
     pub fn expect(&self, has: bool, what: &str) -> Result<(), String> {
         if has {
             return Ok(());
