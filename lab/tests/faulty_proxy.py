@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 _CHUNK_BYTES = 1 << 16
+
+
+def to_unix(path: Path) -> Callable[[], socket.socket]:
+    """Return a function that connects to a Unix socket."""
+
+    def connect() -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(str(path))
+        return made
+
+    return connect
 
 
 class FaultyProxy:
@@ -24,6 +37,7 @@ class FaultyProxy:
         """Set when a chunk with the expected bytes has arrived."""
         self._mark = b""
         self._cuts = False
+        self._resets = False
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -45,9 +59,9 @@ class FaultyProxy:
         """Hold back the first chunk, in either direction, that contains these bytes, and all later ones, until the connection is cut."""
         self._arm(mark, cuts=False)
 
-    def cut_at(self, mark: bytes) -> None:
-        """Cut the connection at the first chunk that contains these bytes, without forwarding the chunk; all others pass."""
-        self._arm(mark, cuts=True)
+    def cut_at(self, mark: bytes, *, resets: bool = False) -> None:
+        """Cut the connection, or reset it, at the first chunk that contains these bytes, without forwarding it; all others pass."""
+        self._arm(mark, cuts=True, resets=resets)
 
     def cut(self) -> int:
         """Cut all connections, and stop holding chunks back; return the number of connections."""
@@ -58,10 +72,10 @@ class FaultyProxy:
             _cut(pair)
         return len(pairs)
 
-    def _arm(self, mark: bytes, *, cuts: bool) -> None:
+    def _arm(self, mark: bytes, *, cuts: bool, resets: bool = False) -> None:
         with self._lock:
             self.met.clear()
-            self._mark, self._cuts = mark, cuts
+            self._mark, self._cuts, self._resets = mark, cuts, resets
 
     def _accept(self) -> None:
         while True:
@@ -94,6 +108,10 @@ class FaultyProxy:
                 if is_met:
                     self.met.set()
                     if self._cuts:
+                        if self._resets:
+                            # A socket that is closed without time to linger resets the connection.
+                            source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                            source.close()
                         break
                     is_kept = True
                 if not is_kept:

@@ -71,17 +71,6 @@ class Parts:
     """Between the store and all programs of the fleet."""
 
 
-def to_unix(path: Path) -> Callable[[], socket.socket]:
-    """Return a function that connects to a Unix socket."""
-
-    def connect() -> socket.socket:
-        made = socket.socket(socket.AF_UNIX)
-        made.connect(str(path))
-        return made
-
-    return connect
-
-
 @dataclass
 class BusFleet:
     """The fleet, with the program of its jobs and additional keys for its settings file."""

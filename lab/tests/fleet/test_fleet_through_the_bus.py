@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from bed_networks import CABLES, SSH_PORT, BedNetworks
-from bus_fleet import ACKNOWLEDGEMENT, BEDS, COMMITTED, HERE, PATIENCE_S, BusFleet, Parts, nodes, proxy_of, to_unix
+from bus_fleet import ACKNOWLEDGEMENT, BEDS, COMMITTED, HERE, PATIENCE_S, BusFleet, Parts, nodes, proxy_of
 from rabbitmq import RabbitMq, rabbitmq
 from slurm_cluster import SlurmCluster, is_installed
 
-from faulty_proxy import FaultyProxy
+from faulty_proxy import FaultyProxy, to_unix
 from own_postgresql import make_user, postgres_socket
 from ringroad_lab.request.table import Request
 from ringroad_lab.statistics.verdict import Verdict

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select, text
 
 from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
+from faulty_proxy import FaultyProxy, to_unix
+from own_postgresql import make_user
 from ringroad_lab.errors import StoreError
 from ringroad_lab.frame_size import IMIX
 from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunState
@@ -136,6 +139,15 @@ def test_the_store_reconnects_after_a_restart_of_the_database(location: str, sto
             # Ends the connections of both.
             session.execute(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = current_user"))
     assert store.add_run(fabricated_run())
+
+
+def test_the_store_reconnects_if_its_connection_is_reset(postgres_socket: Path) -> None:
+    with FaultyProxy("127.0.0.1", to_unix(postgres_socket)) as proxy:
+        with ResultStore(f"postgresql://{make_user(postgres_socket)}@127.0.0.1:{proxy.port}/postgres") as store:
+            assert store.count() == 0
+            proxy.cut_at(b"begin transaction", resets=True)
+            assert store.add_run(fabricated_run())
+        assert proxy.met.is_set()
 
 
 def test_a_killed_run_keeps_its_measurements(location: str) -> None:

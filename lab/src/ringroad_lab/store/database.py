@@ -13,7 +13,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, event, inspect
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 
 from ringroad_lab.errors import StoreError, StoreFailedError
 
@@ -43,8 +44,9 @@ def open_database(url: URL) -> Engine:
             path.parent.mkdir(parents=True, exist_ok=True)
             # The file holds digests of tokens, and results that not all users may see.
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        engine = sqlalchemy.create_engine(url)
         # A run takes hours; the database server can restart in that time.
-        engine = sqlalchemy.create_engine(url, pool_pre_ping=True)
+        _replace_lost_connections(engine)
         if url.drivername == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin)
@@ -89,6 +91,17 @@ def _prepare_sqlite(dbapi_connection: Any, _record: object) -> None:  # noqa: AN
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+def _replace_lost_connections(engine: Engine) -> None:
+    # The pool's own ping (pool_pre_ping) fails where pg8000 raises an error of the socket, or the server says that it ends.
+    def ping(dbapi_connection: DBAPIConnection, _record: object, _proxy: object) -> None:
+        try:
+            engine.dialect.do_ping(dbapi_connection)
+        except (engine.dialect.loaded_dbapi.Error, OSError) as error:
+            raise InvalidatePoolError from error
+
+    event.listen(engine, "checkout", ping)
 
 
 def _begin(connection: Connection) -> None:
