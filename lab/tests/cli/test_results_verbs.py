@@ -125,6 +125,23 @@ def test_a_regression_can_set_the_exit_status() -> None:
     assert content["verdict"] == "regression"
 
 
+def test_a_comparison_has_rates_at_layer_1_and_the_store_those_of_the_records(location: str) -> None:
+    lab("compare", "0000", "1111")
+    with ResultStore(location) as store:
+        (kept,) = store.comparisons(NEW.run_id)
+    plain = lab("compare", "0000", "1111").stdout
+    at_layer_1 = lab("compare", "0000", "1111", "--rates", "sum-l1").stdout
+    assert "Throughput, 64 bytes, P2P" in plain
+    assert "Throughput sum L1, 64 bytes, P2P" in at_layer_1
+    # The changes and verdicts are the same.
+    assert [line.split(" | ")[4:] for line in plain.splitlines()] == [line.split(" | ")[4:] for line in at_layer_1.splitlines()]
+    lab("compare", "0000", "1111", "--rates", "sum-l1", "--format", "html", "--output", "at-layer-1.html")
+    assert "Throughput sum L1, Mbit/s" in Path("at-layer-1.html").read_text()
+    with ResultStore(location) as store:
+        (again,) = store.comparisons(NEW.run_id)
+    assert again.findings == kept.findings
+
+
 @pytest.mark.usefixtures("location")
 def test_a_verdict_makes_a_run_last_stable_and_keeps_its_comment() -> None:
     with pytest.raises(StoreError, match="no finished run"):

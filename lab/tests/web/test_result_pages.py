@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 
 import pytest
 from web_visitor import WebVisitor
@@ -294,6 +295,10 @@ def test_a_report_can_have_a_baseline(tester: WebVisitor, runs: dict[str, RunRec
     old, new, other = (runs[name].run_id for name in ("old", "new", "other"))
 
     assert "3.1.0" in tester.get(f"/runs/{new}/report.html?baseline={old}").text
+    at_layer_1 = tester.get(f"/runs/{new}/report.html?baseline={old}&rates=sum-l1").text
+    assert "Throughput sum L1, 64 bytes, P2P" in at_layer_1
+    assert "Throughput sum L1, Mbit/s" in at_layer_1
+    assert tester.get(f"/runs/{new}/report.html?rates=sum-l7").status_code == 400
     assert tester.get(f"/runs/{new}/report.html?baseline={other}").status_code == 400
     assert tester.get(f"/runs/{new}/report.html?baseline=none").status_code == 404
 
@@ -309,7 +314,12 @@ def test_a_comparison_shows_results_and_other_differences(tester: WebVisitor, ru
 def test_two_devices_of_one_run_are_compared(tester: WebVisitor, run: RunRecord) -> None:
     query = f"baseline={run.run_id}&candidate={run.run_id}&baseline_dut=ovs&candidate_dut=ovs-dpdk"
 
-    assert "against ovs<" in tester.get(f"/compare?{query}").text
+    page = tester.get(f"/compare?{query}").text
+    assert "against ovs<" in page
+    (link,) = re.findall(r'href="(/compare[^"]*)">Mbit/s at layer 1', page)
+    at_layer_1 = tester.get(unescape(link)).text
+    assert "Throughput sum L1" in at_layer_1
+    assert "frames/s of one direction</a>" in at_layer_1
     assert tester.get(f"/compare?{query}x").status_code == 400
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringroad_lab.cli import status
-from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_file, write_report
+from ringroad_lab.cli.report import STANDARD_OUTPUT, RatesOption, report_name, write_file, write_report
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, is_file, keep_comparison, load_run
+from ringroad_lab.report.rates import Rates
+
+if TYPE_CHECKING:
+    from ringroad_lab.comparison import RunComparison
 
 
 class Format(StrEnum):
@@ -39,6 +43,7 @@ def compare(
         ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="Format of the comparison.")] = Format.MARKDOWN,
+    rates: RatesOption = Rates.DIRECTION,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
     ] = None,
@@ -57,21 +62,23 @@ def compare(
     from ringroad_lab.report.junit import comparison_as_junit
     from ringroad_lab.report.markdown import comparison_blocks
 
-    if within is None:
-        record = load_run(store, candidate)
-        before = load_run(store, baseline)
-        comparison = compare_runs(before, record, limit)
-    else:
-        record = before = load_run(store, within)
-        comparison = compare_labels(record, baseline, candidate, limit)
-    is_stored = not any(is_file(name) for name in ([within] if within else [baseline, candidate]))
-    if is_stored and (within or before.run_id != record.run_id):
-        keep_comparison(store, before, record, comparison)
+    names = [within, within] if within else [baseline, candidate]
+    before, record = (load_run(store, name) for name in names)
+
+    def compared(form: Rates) -> RunComparison:
+        if within is None:
+            return compare_runs(form.of(before), form.of(record), limit)
+        return compare_labels(form.of(record), baseline, candidate, limit)
+
+    comparison = compared(rates)
+    if not any(map(is_file, names)) and (within or before.run_id != record.run_id):
+        # The store has the rates of all comparisons as the records have them.
+        keep_comparison(store, before, record, comparison if rates is Rates.DIRECTION else compared(Rates.DIRECTION))
     if junit:
         write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)
     form = Format.JSON if as_json else form
     if form is Format.HTML:
-        write_report(HtmlReporter().render(record, comparison), output or Path(report_name(record)))
+        write_report(HtmlReporter().render(rates.of(record), comparison), output or Path(report_name(record)))
     elif form is Format.JSON:
         write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
     else:

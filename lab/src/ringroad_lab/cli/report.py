@@ -19,6 +19,10 @@ from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.whole_file import write_whole
 
 STANDARD_OUTPUT = Path("-")
+RatesOption = Annotated[
+    Rates,
+    typer.Option("--rates", help="Rates in frames/s of one direction, or in Mbit/s of both together at layer 1, with preamble and gap."),
+]
 
 
 def report(
@@ -37,10 +41,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
     ] = None,
-    rates: Annotated[
-        Rates,
-        typer.Option(help="Rates in frames/s of one direction, or in Mbit/s of both together at layer 1, with preamble and gap."),
-    ] = Rates.DIRECTION,
+    rates: RatesOption = Rates.DIRECTION,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:

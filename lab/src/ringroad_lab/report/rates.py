@@ -24,6 +24,11 @@ class Rates(StrEnum):
     SUM_L1 = "sum-l1"
     """All directions together: bits per second at layer 1, where preamble and gap count with each frame, and frames per second."""
 
+    @property
+    def words(self) -> str:
+        """Words for people."""
+        return "frames/s of one direction" if self is Rates.DIRECTION else "Mbit/s at layer 1, both directions"
+
     def of(self, record: RunRecord) -> RunRecord:
         """Return a record whose headline rates have this form."""
         if self is Rates.DIRECTION:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs
 from ringroad_lab.errors import StoreError, StoreFailedError
+from ringroad_lab.report.rates import Rates
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.trial import Frozen
 from ringroad_lab.web.run_query import Text
@@ -22,6 +23,7 @@ class ComparisonQuery(Frozen):
     baseline_dut: Text = None
     """Label of a device; `candidate_dut` is then a device of the same run."""
     candidate_dut: Text = None
+    rates: Rates = Rates.DIRECTION
 
 
 def read_comparison(store: ResultStore, query: ComparisonQuery) -> RunComparison:
@@ -36,10 +38,11 @@ def read_comparison(store: ResultStore, query: ComparisonQuery) -> RunComparison
     if query.baseline_dut is not None or query.candidate_dut is not None:
         if query.baseline_dut is None or query.candidate_dut is None or baseline != candidate:
             raise UnknownRunError("Devices are compared within one run: name this run twice, and two of its devices.")
-        return compare_labels(store.get_run(baseline), query.baseline_dut, query.candidate_dut)
+        return compare_labels(query.rates.of(store.get_run(baseline)), query.baseline_dut, query.candidate_dut)
     if baseline == candidate:
         raise UnknownRunError("Baseline and candidate are the same run.")
-    return compare_runs(store.get_run(baseline), store.get_run(candidate))
+    before, after = (query.rates.of(store.get_run(each)) for each in (baseline, candidate))
+    return compare_runs(before, after)
 
 
 def _resolve(store: ResultStore, side: str, text: str | None) -> str:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from ringroad_lab.errors import ReportError
+from ringroad_lab.report.rates import Rates
 from ringroad_lab.store.result_store import LAST_STABLE, LATEST
 from ringroad_lab.web.comparing import ComparisonQuery, UnknownRunError, read_comparison
 from ringroad_lab.web.site import Site
@@ -36,6 +37,7 @@ def comparison_pages(site: Site) -> APIRouter:
             visitor,
             status=status,
             query=query,
+            rates=list(Rates),
             comparison=comparison,
             problem=problem,
             runs=store.summaries(limit=_SUGGESTED),

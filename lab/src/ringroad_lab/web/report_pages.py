@@ -11,6 +11,7 @@ from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError
 from ringroad_lab.report.html import HtmlReporter
 from ringroad_lab.report.interface import REPORTERS
+from ringroad_lab.report.rates import Rates
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.trial import Frozen
 from ringroad_lab.web.http_guard import REPORT_SECURITY_POLICY
@@ -24,6 +25,7 @@ class ReportQuery(Frozen):
 
     baseline: Text = None
     """Id of a run to compare with."""
+    rates: Rates = Rates.DIRECTION
 
 
 def report_pages(site: Site) -> APIRouter:
@@ -34,11 +36,11 @@ def report_pages(site: Site) -> APIRouter:
     @router.get("/runs/{run_id}/report.html")
     def show_report(request: Request, run_id: str, query: Annotated[ReportQuery, Query()]) -> Response:
         site.reader(request)
-        record = store.get_run(check_run(store, run_id))
+        record = query.rates.of(store.get_run(check_run(store, run_id)))
         comparison = None
         if query.baseline is not None:
             try:
-                comparison = compare_runs(store.get_run(check_run(store, query.baseline)), record)
+                comparison = compare_runs(query.rates.of(store.get_run(check_run(store, query.baseline))), record)
             except ReportError as error:
                 raise HTTPException(400, str(error)) from error
         response = Response(HtmlReporter().render(record, comparison), media_type="text/html")
