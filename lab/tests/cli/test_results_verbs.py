@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -123,6 +125,41 @@ def test_a_regression_can_set_the_exit_status() -> None:
     lab("compare", "0000", "0000", "--limit", "0.001", "--fail-on-regression")
     content = json.loads(lab("compare", "0000", "1111", "--json").stdout)
     assert content["verdict"] == "regression"
+
+
+def test_several_candidates_stand_beside_one_baseline(location: str) -> None:
+    third = fabricated_run(run_id="22222222-third", capacities_fps={"ovs": 1.2e6}, repetitions=12, seed=3, latency=False)
+    with ResultStore(location) as store:
+        store.add_runs([third])
+    lab("compare", "0000", "1111", "2222", "--fail-on-regression", "--junit", "cases.xml", status=REGRESSION)
+    text = lab("compare", "0000", "1111", "2222").stdout
+    head = next(line for line in text.splitlines() if "Baseline P2P" in line)
+    assert [cell.strip()[-9:] for cell in head.strip("|").split("|")][-3:] == ["00000000)", "11111111)", "22222222)"]
+    line = next(line for line in text.splitlines() if line.startswith("| ovs | Throughput, 64 bytes, P2P |"))
+    lower, higher = line.strip("| ").split(" | ")[-2:]
+    assert re.fullmatch(r"\S+ kframes/s, \S+ %, regression", lower)
+    assert re.fullmatch(r"\S+ Mframes/s, \+\S+ %, improvement", higher)
+    assert text.count("compared with the baseline") == 2
+    assert [each["verdict"] for each in json.loads(lab("compare", "0000", "1111", "2222", "--json").stdout)] == [
+        "regression",
+        "improvement",
+    ]
+    assert len(ElementTree.parse("cases.xml").findall("testsuite")) == 2
+    lab("compare", "0000", "1111", "2222", "--format", "html")
+    page = Path("P2P_FABRICATED-00000000-compared.html").read_text()
+    assert page.count("<h2>") == 3
+    assert "../evil name (11111111)" in page
+    with ResultStore(location) as store:
+        assert [len(store.comparisons(run.run_id)) for run in (NEW, third)] == [1, 1]
+
+
+@pytest.mark.usefixtures("location")
+def test_several_devices_of_one_run_stand_beside_another() -> None:
+    three = fabricated_run(capacities_fps={"a": 1e6, "b": 1e6, "<b>": 1e6}, repetitions=12, latency=False)
+    Path("three.json").write_text(three.model_dump_json())
+    text = lab("compare", "a", "b", "<b>", "--within", "three.json").stdout
+    assert "| Device | Measured | Baseline a | b | \\<b\\> |" in text
+    assert "<b>" not in lab("compare", "a", "b", "<b>", "--within", "three.json", "--format", "html", "--output", "-").stdout
 
 
 def test_a_comparison_has_rates_at_layer_1_and_the_store_those_of_the_records(location: str) -> None:

@@ -12,7 +12,7 @@ from fabricated_runs import EPOCH, HOSTILE, fabricated_run, fabricated_throughpu
 from ringroad_lab.comparison import compare_labels, compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
-from ringroad_lab.report.junit import JunitReporter, comparison_as_junit
+from ringroad_lab.report.junit import JunitReporter, comparisons_as_junit
 
 # From junit-10.xsd of Jenkins' xunit plugin: allowed attributes, required attributes, and allowed child elements.
 SCHEMA = {
@@ -90,7 +90,7 @@ def test_an_inconclusive_comparison_is_skipped_unless_it_must_fail(fails: bool, 
     comparison = compare_runs(OLD, short)
 
     assert results(read(JunitReporter().render(short, comparison, fails_on_inconclusive=fails))) == {CASE: [result]}
-    (case,) = read(comparison_as_junit(comparison, fails_on_inconclusive=fails))
+    (case,) = read(comparisons_as_junit([comparison], fails_on_inconclusive=fails))
     assert [type(each).__name__ for each in case.result] == [result]
 
 
@@ -127,7 +127,7 @@ def test_a_build_that_was_not_installed_has_its_own_case_with_its_log() -> None:
 def test_a_comparison_of_devices_has_their_headline_metrics() -> None:
     record = fabricated_run(capacities_fps={"ovs": 1e6, "ringroad": 2e6}, repetitions=12)
 
-    suite = read(comparison_as_junit(compare_labels(record, "ovs", "ringroad")))
+    suite = read(comparisons_as_junit([compare_labels(record, "ovs", "ringroad")]))
 
     assert suite.name == "ringroad compared with ovs"
     assert [case.name for case in suite][:3] == [f"throughput, {size}, throughput_fps" for size in (64, 512, 1518)]

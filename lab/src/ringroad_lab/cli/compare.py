@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,9 @@ from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, RatesOption, report_name, write_file, write_report
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, is_file, keep_comparison, load_run
+from ringroad_lab.record import RunRecord
 from ringroad_lab.report.rates import Rates
+from ringroad_lab.statistics.verdict import by_severity
 
 if TYPE_CHECKING:
     from ringroad_lab.comparison import RunComparison
@@ -28,10 +31,15 @@ class Format(StrEnum):
 
 def compare(
     baseline: Annotated[str, typer.Argument(help=f"{RUN_HELP} With --within: label of a device.", show_default=False)],
-    candidate: Annotated[
-        str, typer.Argument(help="The candidate: the run or device that is compared with the baseline.", show_default=False)
+    candidates: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CANDIDATE...",
+            help="The run or device that is compared with the baseline; several stand side by side in one report.",
+            show_default=False,
+        ),
     ],
-    within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare two devices that this run measured in turns.")] = None,
+    within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare devices that this run measured in turns.")] = None,
     limit: Annotated[
         float | None,
         typer.Option(
@@ -53,35 +61,48 @@ def compare(
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two runs, or two devices within one run; each change has its interval, and the smallest change that could be detected.
+    """Compare runs with a baseline, or devices within one run: each change, its interval, and the smallest change that could be detected.
 
     The store keeps the verdicts of stored runs: `runs` shows them.
     """
-    from ringroad_lab.comparison import compare_labels, compare_runs
     from ringroad_lab.report.html import HtmlReporter
-    from ringroad_lab.report.junit import comparison_as_junit
+    from ringroad_lab.report.junit import comparisons_as_junit
     from ringroad_lab.report.markdown import comparison_blocks
+    from ringroad_lab.report.side_by_side import as_html, as_markdown
 
-    names = [within, within] if within else [baseline, candidate]
-    before, record = (load_run(store, name) for name in names)
-
-    def compared(form: Rates) -> RunComparison:
-        if within is None:
-            return compare_runs(form.of(before), form.of(record), limit)
-        return compare_labels(form.of(record), baseline, candidate, limit)
-
-    comparison = compared(rates)
-    if not any(map(is_file, names)) and (within or before.run_id != record.run_id):
-        # The store has the rates of all comparisons as the records have them.
-        keep_comparison(store, before, record, comparison if rates is Rates.DIRECTION else compared(Rates.DIRECTION))
+    before = record = load_run(store, within or baseline)
+    comparisons = []
+    for name in candidates:
+        labels = (baseline, name) if within else None
+        record = before if within else load_run(store, name)
+        comparison = _compared(before, record, labels, rates, limit)
+        is_stored = not any(is_file(each) for each in ([within] if within else [baseline, name]))
+        if is_stored and (within or before.run_id != record.run_id):
+            # The store has the rates of all comparisons as the records have them.
+            as_recorded = comparison if rates is Rates.DIRECTION else _compared(before, record, labels, Rates.DIRECTION, limit)
+            keep_comparison(store, before, record, as_recorded)
+        comparisons.append(comparison)
     if junit:
-        write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)
+        write_file(comparisons_as_junit(comparisons, fails_on_inconclusive=fail_on_inconclusive), junit)
     form = Format.JSON if as_json else form
+    is_one = len(comparisons) == 1
     if form is Format.HTML:
-        write_report(HtmlReporter().render(rates.of(record), comparison), output or Path(report_name(record)))
+        name = report_name(record) if is_one else report_name(before, "-compared.html")
+        write_report(HtmlReporter().render(rates.of(record), comparison) if is_one else as_html(comparisons), output or Path(name))
     elif form is Format.JSON:
-        write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
+        found = [each.model_dump(mode="json") for each in comparisons]
+        write_report(json.dumps(found[0] if is_one else found, indent=1) + "\n", output or STANDARD_OUTPUT)
     else:
-        write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
-    exit_status = status.of_verdicts(comparison.counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive)
-    raise typer.Exit(exit_status)
+        text = "\n\n".join(comparison_blocks(comparison)) + "\n" if is_one else as_markdown(comparisons)
+        write_report(text, output or STANDARD_OUTPUT)
+    counts = by_severity(row.comparison.verdict for each in comparisons for row in each.rows if row.is_headline)
+    raise typer.Exit(status.of_verdicts(counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive))
+
+
+def _compared(before: RunRecord, record: RunRecord, labels: tuple[str, str] | None, rates: Rates, limit: float | None) -> RunComparison:
+    """Compare two runs, or the devices of one run with these labels."""
+    from ringroad_lab.comparison import compare_labels, compare_runs
+
+    if labels is None:
+        return compare_runs(rates.of(before), rates.of(record), limit)
+    return compare_labels(rates.of(record), *labels, limit)

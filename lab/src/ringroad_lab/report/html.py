@@ -32,9 +32,13 @@ class HtmlReporter(Reporter):
 
     def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
         """Render a self-contained report."""
-        template = _environment().get_template("report.html.j2")
-        style, script = _own_file("report.css"), _own_file("report.js")
-        return template.render(view=make_view(record, comparison), style=style, script=script)
+        return render_template("report.html.j2", view=make_view(record, comparison))
+
+
+def render_template(name: str, **content: object) -> str:
+    """Render a template of a whole page, which holds its style and script."""
+    style, script = _own_file("report.css"), _own_file("report.js")
+    return _environment().get_template(name).render(**content, style=style, script=script)
 
 
 @cache

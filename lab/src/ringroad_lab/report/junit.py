@@ -6,6 +6,7 @@ Jenkins' `junit-10.xsd`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from xml.etree import ElementTree
@@ -43,11 +44,17 @@ class JunitReporter(Reporter):
         return _xml(_Suite(record.name, cases, properties, record.started_at))
 
 
-def comparison_as_junit(comparison: RunComparison, *, fails_on_inconclusive: bool = False) -> str:
-    """Return a comparison alone."""
-    name = f"{comparison.candidate} compared with {comparison.baseline}"
-    cases = comparison_cases(comparison, fails_on_inconclusive=fails_on_inconclusive)
-    return _xml(_Suite(name, cases, {"baseline": comparison.baseline, "verdict": comparison.verdict}))
+def comparisons_as_junit(comparisons: Iterable[RunComparison], *, fails_on_inconclusive: bool = False) -> str:
+    """Return comparisons alone, a test suite each."""
+    suites = [
+        _Suite(
+            f"{each.candidate} compared with {each.baseline}",
+            comparison_cases(each, fails_on_inconclusive=fails_on_inconclusive),
+            {"baseline": each.baseline, "verdict": each.verdict},
+        )
+        for each in comparisons
+    ]
+    return _xml(*suites)
 
 
 def error_as_junit(name: str, outcome: str, reason: str, happened_at: float) -> str:
@@ -56,14 +63,23 @@ def error_as_junit(name: str, outcome: str, reason: str, happened_at: float) -> 
     return _xml(_Suite(name, [Case((name,), "the request", None, kind, reason or outcome)], {"state": outcome}, happened_at))
 
 
-def _xml(suite: _Suite) -> str:
-    def counted(kind: Kind) -> str:
-        return str(sum(case.kind == kind for case in suite.cases))
+def _xml(*suites: _Suite) -> str:
+    totals = _totals([case for suite in suites for case in suite.cases])
+    root = ElementTree.Element("testsuites", {"name": "ringroad-lab", **totals})
+    for suite in suites:
+        _add_suite(root, suite)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False).join(('<?xml version="1.0" encoding="UTF-8"?>\n', "\n"))
 
-    totals = {"tests": str(len(suite.cases)), "failures": counted("failure"), "errors": counted("error")}
-    time = {"time": f"{sum(case.elapsed_s for case in suite.cases):.3f}"}
-    root = ElementTree.Element("testsuites", {"name": "ringroad-lab", **totals, **time})
-    element = ElementTree.SubElement(root, "testsuite", {"name": printable(suite.name), **totals, "skipped": counted("skipped"), **time})
+
+def _totals(cases: Sequence[Case]) -> dict[str, str]:
+    counts = {name: str(sum(case.kind == kind for case in cases)) for name, kind in (("failures", "failure"), ("errors", "error"))}
+    return {"tests": str(len(cases)), **counts, "time": f"{sum(case.elapsed_s for case in cases):.3f}"}
+
+
+def _add_suite(root: ElementTree.Element, suite: _Suite) -> None:
+    skipped = str(sum(case.kind == "skipped" for case in suite.cases))
+    element = ElementTree.SubElement(root, "testsuite", {"name": printable(suite.name), **_totals(suite.cases), "skipped": skipped})
     if suite.started_at is not None and (timestamp := utc_text(suite.started_at, "%Y-%m-%dT%H:%M:%S")):
         element.set("timestamp", timestamp)
     properties = ElementTree.SubElement(element, "properties")
@@ -79,5 +95,3 @@ def _xml(suite: _Suite) -> str:
             ElementTree.SubElement(node, case.kind, {"message": printable(case.message)}).text = printable_lines(case.figures)
         if case.figures:
             ElementTree.SubElement(node, "system-out").text = printable_lines(case.figures)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False).join(('<?xml version="1.0" encoding="UTF-8"?>\n', "\n"))

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from ringroad_lab.comparison import RunComparison
+from ringroad_lab.comparison import RowKey, RunComparison
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report.figures import MARKS, MARKS_LEGEND, Cell, frames_text, metric_title
 from ringroad_lab.report.interface import Reporter
@@ -56,23 +56,23 @@ class MarkdownReporter(Reporter):
                 for line in view.latency_lines
             ]
             head = ["Topology", "Device", "Frames", f"Load; figures in {scale.unit}", *(f"{p:g} %" for p in percentiles)]
-            blocks += ["### Latency percentiles", _table(head, rows, numbers_from=4)]
+            blocks += ["### Latency percentiles", table(head, rows, numbers_from=4)]
         if view.loss_rows:
             rows = [[row.topology, row.method, row.dut, row.frame.name, *row.cells] for row in view.loss_rows]
             head = ["Topology", "Method", "Device", "Frames", "Lost", *PLACE_HEADS.values(), "Of the device"]
-            blocks += ["## Where frames were lost", _table(head, rows, numbers_from=4)]
+            blocks += ["## Where frames were lost", table(head, rows, numbers_from=4)]
         if view.status_groups:
             rows = [
                 [f"{group.count} {group.status}", group.dut, f"{group.method}, {group.topology}", ", ".join(group.frames), group.why]
                 for group in view.status_groups
             ]
-            blocks += ["## Measurements with a status other than ok", _table(["Status", "Device", "Method", "Frames", "Why"], rows)]
+            blocks += ["## Measurements with a status other than ok", table(["Status", "Device", "Method", "Frames", "Why"], rows)]
         blocks.append("## Set-up")
-        blocks += [_table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
+        blocks += [table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
         facts = [(group, name, value) for group, entries in record.facts.items() for name, value in entries.items()]
-        blocks.append(_table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
+        blocks.append(table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
         traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
-        blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
+        blocks.append(table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
         if steps := [(m, step) for m in record.measurements for step in m.steps]:
             rows = [
                 [
@@ -84,12 +84,12 @@ class MarkdownReporter(Reporter):
                 ]
                 for m, s in steps
             ]
-            blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], rows)]
+            blocks += ["## Test steps", table(["Measurement", "When", "On", "Step", "Outcome"], rows)]
         blocks += ["## Deviations from the RFCs", _list(record.deviations) or "No deviation was recorded."]
         ceilings = [[c.transport, c.frame.name, c.cause, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
         blocks.append("## Generator ceiling")
         head = ["Transport", "Frames", "Measured again because", "Ceiling per direction"]
-        blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "The generator was not tested.")
+        blocks.append(table(head, ceilings, numbers_from=3) if ceilings else "The generator was not tested.")
         blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
         return "\n\n".join(blocks) + "\n"
 
@@ -103,7 +103,7 @@ def comparison_blocks(comparison: RunComparison) -> list[str]:
             rows.append(
                 [
                     row.key.dut,
-                    f"{metric_title(row.key.metric)}, {frames_text(row.key.frame)}, {row.key.topology}",
+                    comparison_name(row.key),
                     quantity(statistics.median(c.baseline), row.unit) if c.baseline else _NOTHING,
                     quantity(statistics.median(c.candidate), row.unit) if c.candidate else _NOTHING,
                     percent_change(c.ratio) if c.ratio is not None else _NOTHING,
@@ -117,14 +117,19 @@ def comparison_blocks(comparison: RunComparison) -> list[str]:
     blocks = [
         _list(comparison.disturbances()),
         f"{_plain(comparison.candidate)} compared with the baseline {_plain(comparison.baseline)}: **{comparison.verdict}**",
-        _table(head, rows),
+        table(head, rows),
     ]
     if comparison.unmatched:
         blocks += ["Not compared:", _list(comparison.unmatched)]
     differences = [[d.group, d.name, _known(d.baseline), _known(d.candidate)] for d in comparison.environment]
     if differences:
-        blocks += ["Other differences:", _table(["Group", "Fact", "Baseline", "Candidate"], differences)]
+        blocks += ["Other differences:", table(["Group", "Fact", "Baseline", "Candidate"], differences)]
     return blocks
+
+
+def comparison_name(key: RowKey) -> str:
+    """Return what a row compares, without its device."""
+    return f"{metric_title(key.metric)}, {frames_text(key.frame)}, {key.topology}"
 
 
 def _grid_blocks(part: GridSection) -> list[str]:
@@ -139,7 +144,7 @@ def _grid_blocks(part: GridSection) -> list[str]:
     title = f"### {_plain(grid.title)}: {_plain(metric_title(grid.metric))}, {_plain(part.scale.unit)}"
     legend = [_plain(f"{MARKS_LEGEND}.")] if any(cell.status in MARKS for cell in grid.cells.values()) else []
     note = [_plain(grid.rates_note)] if grid.rates_note else []
-    return [title, _table(head, rows, numbers_from=1), *note, *legend, *([_list(part.losses)] if part.losses else [])]
+    return [title, table(head, rows, numbers_from=1), *note, *legend, *([_list(part.losses)] if part.losses else [])]
 
 
 def _cell(cell: Cell | None, scale: Scale) -> str:
@@ -165,7 +170,8 @@ def _list(items: Iterable[str]) -> str:
     return "\n".join(f"- {_plain(item)}" for item in items)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> str:
+    """Return a table; columns from `numbers_from` on are aligned to the right."""
     aligned = [numbers_from is not None and index >= numbers_from for index in range(len(head))]
     rule = ["--:" if right else "---" for right in aligned]
     texts = [" | ".join(map(_plain, head)), " | ".join(rule), *(" | ".join(map(_plain, row)) for row in rows)]
