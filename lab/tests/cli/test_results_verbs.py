@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from fabricated_runs import EPOCH, fabricated_run
 from ringroad_lab.cli.main import make_app
 from ringroad_lab.cli.report import reporter_of
-from ringroad_lab.cli.status import INCONCLUSIVE, REGRESSION, of_verdicts
+from ringroad_lab.cli.status import INCONCLUSIVE, NOT_INSTALLED, REGRESSION, of_verdicts
 from ringroad_lab.errors import LabError, ReportError, StoreError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report.interface import REPORTERS
@@ -177,6 +177,22 @@ def test_a_comparison_has_rates_at_layer_1_and_the_store_those_of_the_records(lo
     with ResultStore(location) as store:
         (again,) = store.comparisons(NEW.run_id)
     assert again.findings == kept.findings
+
+
+def test_a_run_supersedes_only_a_run_of_its_scenario(location: str) -> None:
+    old = fabricated_run(run_id="33333333-old", name="RINGROAD_MEMIF")
+    with ResultStore(location) as store:
+        store.add_run(old)
+    # It need not measure: the build is not there.
+    nowhere = ("--set", "dut.ringroad.build.prefix=/nowhere", "--quiet")
+    lab("run", "RINGROAD_MEMIF", *nowhere, "--supersedes", "3333", status=NOT_INSTALLED)
+    with ResultStore(location) as store:
+        assert store.get_run(store.resolve("latest")).supersedes == old.run_id
+    with pytest.raises(StoreError, match="run 00000000-old measured P2P_FABRICATED: a run of BRIDGE_VETH cannot supersede it"):
+        lab("run", "BRIDGE_VETH", "--supersedes", "0000")
+    with pytest.raises(StoreError, match="no run or baseline 'nothing'"):
+        lab("run", "BRIDGE_VETH", "--supersedes", "nothing")
+    assert len(json.loads(lab("runs", "--json").stdout)) == 4
 
 
 @pytest.mark.usefixtures("location")

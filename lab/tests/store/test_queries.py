@@ -76,6 +76,13 @@ def test_metrics_are_found_but_not_those_of_superseded_runs(filled: ResultStore)
     assert [point.value for point in points] == expected
 
 
+@pytest.mark.parametrize("state", [RunState.STOPPED, RunState.FAILED])
+def test_a_run_that_did_not_finish_supersedes_none(store: ResultStore, state: RunState) -> None:
+    store.add_runs([OLD, NEW.model_copy(update={"state": state})])
+    assert OLD.run_id in [point.run_id for point in store.metric_points(SUBJECT)]
+    assert OLD.run_id in [summary.run_id for summary in store.summaries(RunFilter(superseded=False))]
+
+
 def test_choices_are_the_stored_values(filled: ResultStore) -> None:
     choices = filled.choices()
     assert choices.names == ("P2P_FABRICATED", "other")

@@ -19,7 +19,7 @@ from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import MessageOutcome, RequestFilter, Requests
 from ringroad_lab.fleet.retention import Forgotten, forget
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import NOT_INSTALLED, TRANSITIONS, Order, RequestState, Wanted
+from ringroad_lab.request.model import TRANSITIONS, Order, RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 GONE = this_process().rpartition(":")[0] + ":1.00"
@@ -279,24 +279,27 @@ def test_filters_and_bounds(requests: Requests) -> None:
             wanted(**values)
 
 
-@pytest.mark.parametrize("verdict", [NOT_INSTALLED, "measured"])
-def test_a_done_request_can_be_retried_only_if_its_build_was_not_installed(
-    requests: Requests, store: ResultStore, clock: HandClock, verdict: str
+def test_a_done_request_can_be_measured_again_by_a_run_that_supersedes_the_first(
+    requests: Requests, store: ResultStore, clock: HandClock
 ) -> None:
     requests.add(message(), [wanted()])
     mine = leases(store, clock)
     request = mine.claim(always, str)
     assert request
-    assert mine.move(request, RequestState.DONE, verdict=verdict, lease_holder="")
-    assert requests.get(request.id).may_be_retried is (verdict == NOT_INSTALLED)
-    if verdict != NOT_INSTALLED:
-        with pytest.raises(StoreError, match="is done: only dead, "):
-            requests.retry(request.id, "tester")
-        return
+    assert not requests.get(request.id).may_be_retried
+    assert mine.move(request, RequestState.DONE, verdict="measured", lease_holder="")
+    run_id = requests.get(request.id).run_id
+    assert run_id
     requests.retry(request.id, "tester")
     again = requests.get(request.id)
     assert (again.state, again.verdict, again.run_id) == (RequestState.NEW, "", None)
+    assert again.order.run_arguments("P2P")[-1] == f"--supersedes={run_id}"
+    # A run that never came to an end is superseded by none.
     assert claim(mine) == "ovs-3.5"
+    requests.cancel(request.id, "tester")
+    mine.keep(requests.get(request.id), lease_holder="")
+    requests.retry(request.id, "tester")
+    assert requests.get(request.id).order.supersedes == run_id
 
 
 def test_requests_that_ended_long_ago_are_deleted_and_others_stay(store: ResultStore, requests: Requests, clock: HandClock) -> None:

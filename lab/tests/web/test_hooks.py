@@ -245,5 +245,9 @@ def test_a_build_that_was_not_installed_is_shown_with_its_log_and_can_be_retried
     shown = builder.get(f"/runs/{request.run_id}").text
     assert '<span class="chip bad">not installed</span>: no rule to make switch' in shown
     assert "compiling" in builder.get(f"/runs/{request.run_id}/report.html").text
+    again = '<form method="post" action="/requests/1/retry"><button type="submit" class="plain">Run again</button></form>'
+    assert again in shown
     assert builder.client.post("/requests/1/retry").status_code == 303
     assert requests.get(1).state is RequestState.NEW
+    assert requests.get(1).order.supersedes == request.run_id
+    assert again not in builder.get(f"/runs/{request.run_id}").text

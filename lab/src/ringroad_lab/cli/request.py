@@ -123,7 +123,7 @@ def cancel(request_id: RequestId, store: StoreOption = None) -> None:
 
 
 def retry(request_id: RequestId, store: StoreOption = None) -> None:
-    """Queue a request again that is dead, cancelled, superseded or not installed; a new run measures it."""
+    """Queue a request again that has ended; a new run measures it, and supersedes the run of a done request."""
     from ringroad_lab.fleet.requests import Requests
 
     with open_store(store) as results:

@@ -39,6 +39,7 @@ def begin_run(
     baseline: str | None,
     decision: tuple[str | None, int | None],
     end: EndOptions,
+    supersedes: str | None = None,
     run_id: str | None = None,
     bed: ChosenBed | None = None,
 ) -> NoReturn:
@@ -69,6 +70,7 @@ def begin_run(
         facts=facts_of_run(resolved.scenarios) | (bed.facts if bed else {}),
         link_bps=resolved.scenarios[0].link_bps,
         deviations=deviations(resolved.scenarios),
+        supersedes=_superseded(supersedes, resolved.name, store) if supersedes else None,
     )
     console = Console(stderr=True, quiet=end.is_quiet)
     with machine_lock(record.run_id), bed.occupied(store, record.run_id, resolved.scenarios) if bed else nullcontext() as guard:
@@ -107,6 +109,19 @@ def resume_run(
             end.check()
             ended = carry_out(results, record, scenarios, console, baseline=baseline, guard=guard, is_resumed=True)
             sys.exit(report_end(ended, end, console, store))
+
+
+def _superseded(name: str, scenario: str, store: str | None) -> str:
+    """Return the id of the run that a new run of a scenario replaces.
+
+    Raises:
+        StoreError: there is no such run, or it measured another scenario.
+    """
+    with ResultStore(store) as results:
+        old = results.get_run(results.resolve(name))
+    if old.name != scenario:
+        raise StoreError(f"run {old.run_id} measured {old.name}: a run of {scenario} cannot supersede it")
+    return old.run_id
 
 
 def _is_started(run_id: str, store: str | None) -> bool:

@@ -61,6 +61,12 @@ def run(
         int | None,
         typer.Option(min=1, help="With --until-decided: maximum number of repetitions.", show_default="8 times the scenario's repetitions"),
     ] = None,
+    supersedes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="The run replaces this run of the same scenario in trends, and as last-stable, once it is finished."
+        ),
+    ] = None,
     bed: BedName = None,
     fleet: FleetFile = None,
     notify: NotifyFile = None,
@@ -82,7 +88,7 @@ def run(
     recipients = () if job else tuple(load_targets(notify, webhook))
     end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
     decision = (until_decided, most_pairs)
-    begin_run(scenario, layer, set_, label, store, baseline, decision, end, job, find_bed(bed, fleet))
+    begin_run(scenario, layer, set_, label, store, baseline, decision, end, supersedes, job, find_bed(bed, fleet))
 
 
 def resume(

@@ -212,20 +212,20 @@ class Requests:
             change(session, row, RequestState.CANCELLED, self._clock(), actor, why)
 
     def retry(self, request_id: int, actor: str) -> None:
-        """Have a request measured by a new run after it was given up, or its build could not be installed.
+        """Have a request measured by a new run after it ended; the new run supersedes that of a done request.
 
         Raises:
-            StoreError: the request does not exist, was not given up, or is an unusable message.
+            StoreError: the request does not exist, has not ended, or is an unusable message.
         """
         with self.store.writing() as session:
             row = locked(session, request_id)
             if row.is_poison:
                 raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
             if not row.may_be_retried:
-                raise StoreError(
-                    f"request {request_id} is {row.state}: only dead, cancelled, superseded or not installed requests can be retried"
-                )
+                raise StoreError(f"request {request_id} is {row.state}: only requests that have ended can be retried")
             _check_no_job(row)
+            if row.state is RequestState.DONE and row.run_id:
+                row.order = row.order.model_copy(update={"supersedes": row.run_id})
             _renew(session, row, self._clock(), actor, "retried")
 
     def replay(self, request_id: int, wanted: Sequence[Wanted], actor: str) -> list[Added]:

@@ -43,7 +43,7 @@ TRANSITIONS: Mapping[RequestState, frozenset[RequestState]] = {
     # Back to new: the engine did not accept the job, or the job failed and is retried.
     _S.SUBMITTED: frozenset({_S.NEW, _S.RUNNING, _S.DONE, _S.DEAD, _S.CANCELLED, _S.SUPERSEDED}),
     _S.RUNNING: frozenset({_S.NEW, _S.DONE, _S.DEAD, _S.CANCELLED}),
-    # A build that could not be installed is an exception: see `may_be_retried`.
+    # Only a user can have it measured again: see `may_be_retried`.
     _S.DONE: frozenset(),
     _S.DEAD: frozenset({_S.NEW, _S.SUPERSEDED}),
     _S.CANCELLED: frozenset({_S.NEW}),
@@ -63,6 +63,8 @@ class Order(Frozen):
     labels: Annotated[dict[Annotated[Word, Field(min_length=1)], Word], Field(max_length=50)] = {}
     baseline: Word = ""
     """The run is compared with this baseline; empty for no comparison."""
+    supersedes: Word = ""
+    """The run that this run replaces; empty: none."""
 
     def run_arguments(self, scenario: str) -> tuple[str, ...]:
         """Return the arguments of `ringroad-lab` for the run of a scenario; the comparison is not the run's."""
@@ -72,6 +74,7 @@ class Order(Frozen):
             *(f"--layer={layer}" for layer in self.layers),
             *(f"--set={setting}" for setting in self.settings),
             *(f"--label={name}={value}" for name, value in self.labels.items()),
+            *([f"--supersedes={self.supersedes}"] if self.supersedes else []),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Double, ForeignKey, Index, Integer, LargeBinary, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ringroad_lab.request.model import GIVEN_UP, NOT_INSTALLED, Order, RequestState
+from ringroad_lab.request.model import GIVEN_UP, Order, RequestState
 from ringroad_lab.store.column_types import enum_text, model_text, words_text
 from ringroad_lab.store.models import Base
 
@@ -31,7 +31,7 @@ class Request(Base):
     bed_class: Mapped[str] = mapped_column(String(64))
     state: Mapped[RequestState] = mapped_column(enum_text(RequestState, 16), default=RequestState.NEW)
     order: Mapped[Order] = mapped_column(model_text(Order), default=Order())
-    """Layers, settings, labels and baseline of the run, JSON."""
+    """The run's options, JSON."""
     package: Mapped[str] = mapped_column(Text, default="")
     """The newest build of this package and tag supersedes the others; empty: no build supersedes another."""
     tag: Mapped[str] = mapped_column(Text, default="")
@@ -70,9 +70,8 @@ class Request(Base):
 
     @property
     def may_be_retried(self) -> bool:
-        """Whether the request can be measured again: it was given up, or its build could not be installed."""
-        is_without_verdict = self.state in GIVEN_UP or (self.state is RequestState.DONE and self.verdict == NOT_INSTALLED)
-        return is_without_verdict and not self.is_poison
+        """Whether the request can be measured again: it has ended."""
+        return self.state in (*GIVEN_UP, RequestState.DONE) and not self.is_poison
 
     @property
     def is_poison(self) -> bool:

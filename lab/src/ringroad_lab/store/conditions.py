@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, exists, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
+from ringroad_lab.record import RunState
 from ringroad_lab.store import models
 from ringroad_lab.store.queries import RunFilter, TesterVerdict, TrendSubject
 from ringroad_lab.store.rows import indexed
@@ -71,4 +72,6 @@ def _equal(wanted: Mapping[InstrumentedAttribute[Any], str | None]) -> list[Colu
 
 def _has_no_successor() -> ColumnElement[bool]:
     successor = aliased(models.Run)
-    return ~exists().where(successor.supersedes == models.Run.run_id)
+    # A run that failed or is under way replaces nothing.
+    is_finished = (successor.is_ended.is_(True), successor.state == RunState.FINISHED)
+    return ~exists().where(successor.supersedes == models.Run.run_id, *is_finished)
