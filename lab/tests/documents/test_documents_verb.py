@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -133,17 +134,24 @@ def test_a_row_runs_with_the_real_program_once_and_a_row_that_fails_says_why() -
     shown: list[str] = []
     try:
         runner = RowRunner(host, shown.append)
-        result = runner.run("netmap", QUICK)
-        again = runner.run("netmap", QUICK)
-        wrong = runner.run("netmap", QUICK.model_copy(update={"command": "ringroad gen null:size=0 --count 1"}))
-        silent = runner.run("netmap", QUICK.model_copy(update={"command": "cat /dev/null"}))
-        invalid = runner.run("netmap", QUICK.model_copy(update={"command": 'echo \'{"loads": [{"rate": null}]}\''}))
-        absent = runner.run("netmap", QUICK.model_copy(update={"command": "no-such-program-of-anyone"}))
+        result, again = runner.run("netmap", [QUICK, QUICK.model_copy(update={"id": "other"})])
+        commands = (
+            "ringroad gen null:size=0 --count 1",
+            "cat /dev/null",
+            'echo \'{"loads": [{"rate": null}]}\'',
+            "no-such-program-of-anyone",
+        )
+        failures = [runner.run("netmap", [QUICK.model_copy(update={"command": command})]) for command in commands]
+        assert runner.is_from_here(result)
+        elsewhere = result.conditions.model_copy(update={"kernel": "2.6.32"})
+        assert not runner.is_from_here(result.model_copy(update={"conditions": elsewhere}))
+        assert not runner.is_from_here(result.model_copy(update={"failure": "no"}))
     finally:
         host.close()
     assert result.failure is None
     assert result.figures["rate"].value > 0
-    assert again == result
+    assert again == result.model_copy(update={"row": "other"})
+    (wrong,), (silent,), (invalid,), (absent,) = failures
     assert result.conditions.processors == os.cpu_count()
     assert result.conditions.version.count(".") == 2
     assert wrong.failure is not None
@@ -175,7 +183,7 @@ def test_ctrl_c_ends_the_row_and_the_verb() -> None:
         # In a terminal the command gets the signal, too; this one ends by itself.
         runner = RowRunner(host, lambda text: signal.raise_signal(signal.SIGINT))
         with pytest.raises(RunStoppedError):
-            runner.run("netmap", QUICK.model_copy(update={"command": "sh -c 'echo begun >&2'"}))
+            runner.run("netmap", [QUICK.model_copy(update={"command": "sh -c 'echo begun >&2'"})])
     finally:
         host.close()
 
@@ -196,3 +204,34 @@ def test_the_verb_keeps_each_result_runs_the_rows_after_a_failure_and_ends_with_
     assert [(each.row, each.failure is None) for each in kept.rows] == [("broken", False), ("quick", True)]
     assert "Run on " in page.read_text()
     lab("netmap", "--row", "quick", "--json", "--quiet")
+
+
+@NEEDS_PROGRAMS
+def test_a_stopped_run_continues_with_the_rows_that_are_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netmap = documents()["netmap"]
+    log, begun, results = tmp_path / "log", tmp_path / "begun", tmp_path / "results.json"
+
+    def row(name: str, script: str) -> Row:
+        return QUICK.model_copy(update={"id": name, "command": shlex.join(["sh", "-c", f"echo {script[0]} >>{log}; {script[2:]}"])})
+
+    output = 'echo "{\\"loads\\": [{\\"rate\\": {\\"rate_fps\\": 1e6}}]}"'
+    # The second stops the first time; the third has the command of the first.
+    first, second = row("first", f"1 {output}"), row("second", f"2 test -e {begun} || {{ touch {begun}; kill -INT $PPID; }}; {output}")
+    third = first.model_copy(update={"id": "third"})
+    shortened = {"netmap": netmap.model_copy(update={"rows": (first, second, third)})}
+    monkeypatch.setattr(catalogue, "documents", lambda: shortened)
+    with pytest.raises(RunStoppedError, match="stopped by the user; run the same command again to continue"):
+        lab("netmap", "--results", str(results))
+    assert [each.row for each in read_results(results).rows] == ["first", "third"]
+    continued = lab("netmap", "--results", str(results))
+    assert "netmap: 2 of 3 rows are done, with Ringroad " in continued.stderr
+    assert "netmap second (1 of 1): sh -c " in continued.stderr
+    assert {each.row for each in read_results(results).rows} == {"first", "second", "third"}
+    assert log.read_text() == "1\n2\n2\n"
+    assert len(json.loads(lab("netmap", "--results", str(results), "--json").stdout)) == 3
+    assert log.read_text() == "1\n2\n2\n"
+    anew = lab("netmap", "--results", str(results), "--row", "second")
+    assert "netmap: commands to run: 1; 1 of them took " in anew.stderr
+    assert log.read_text() == "1\n2\n2\n2\n"
+    lab("netmap")
+    assert log.read_text() == "1\n2\n2\n2\n1\n2\n"

@@ -79,7 +79,7 @@ class ProcessorTimes:
 
 
 class RowRunner:
-    """Runs rows on this machine; rows with one command run it once."""
+    """Runs rows on this machine."""
 
     def __init__(self, host: Host, show: Callable[[str], None]) -> None:
         """Set what shows a line of a command's progress.
@@ -90,41 +90,34 @@ class RowRunner:
         """
         self._host = host
         self._show = show
-        self._facts = machine_facts(host)
-        self._version = host.run([require_ringroad(host, "ringroad"), "--version"]).stdout.split()[-1]
-        self._runs: dict[str, tuple[object, str | None, Conditions]] = {}
+        facts = machine_facts(host)
+        self._here = {
+            "version": host.run([require_ringroad(host, "ringroad"), "--version"]).stdout.split()[-1],
+            "processor": facts.get("processor", {}).get("model", "unknown"),
+            "processors": ProcessorTimes.now().processors,
+            "virtualization": facts.get("machine", {}).get("virtualization", "unknown"),
+            "kernel": facts.get("kernel", {}).get("release", "unknown"),
+        }
 
-    def run(self, document: str, row: Row) -> RowResult:
-        """Run the command of a row, and return its figures or why there are none.
+    def is_from_here(self, result: RowResult) -> bool:
+        """Return whether a result has figures of this machine, kernel and version of Ringroad."""
+        return result.failure is None and result.conditions.model_dump(include=set(self._here)) == self._here
+
+    def run(self, document: str, rows: Sequence[Row]) -> list[RowResult]:
+        """Run the command that rows share, and return their figures or why there are none.
 
         Raises:
             RunStoppedError: the user stopped it.
         """
-        command = row.command or ""
-        if command not in self._runs:
-            self._runs[command] = self._run(row)
-        output, failure, conditions = self._runs[command]
-        figures = {each.label: found for each in row.figures if each.at and (found := find(output, each.at, each.over))}
-        if failure is None and not figures:
-            others = f"others had {conditions.others_ratio:.0%} of the processors' time"
-            failure = f"its output has none of the figures: no measurement was valid; {others}"
-        return RowResult(document=document, row=row.id, command=command, conditions=conditions, figures=figures, failure=failure)
+        output, failure, conditions = self._run(rows[0])
+        return [_result(document, row, output, failure, conditions) for row in rows]
 
     def _run(self, row: Row) -> tuple[object, str | None, Conditions]:
         started_at, before = time.time(), ProcessorTimes.now()
         output, failure = self._output(row)
         after = ProcessorTimes.now()
-        conditions = Conditions(
-            started_at=started_at,
-            took_s=after.at_s - before.at_s,
-            version=self._version,
-            processor=self._fact("processor", "model"),
-            processors=after.processors,
-            virtualization=self._fact("machine", "virtualization"),
-            kernel=self._fact("kernel", "release"),
-            others_ratio=after.others_ratio(before),
-        )
-        return output, failure, conditions
+        times = {"started_at": started_at, "took_s": after.at_s - before.at_s, "others_ratio": after.others_ratio(before)}
+        return output, failure, Conditions.model_validate({**self._here, **times})
 
     def _output(self, row: Row) -> tuple[object, str | None]:
         """Run a row's program to its end; return its output, read as JSON, and the reason if there is none."""
@@ -148,7 +141,7 @@ class RowRunner:
                     status = process.wait()
                 except KeyboardInterrupt:
                     process.wait()
-                    raise RunStoppedError("stopped; the results of the rows before are kept") from None
+                    raise RunStoppedError("stopped by the user") from None
             output.seek(0)
             written = output.read(_MOST_OUTPUT_BYTES)
         if status not in _MEASURED:
@@ -161,8 +154,13 @@ class RowRunner:
                 pass
         return None, f"{name} printed no result as JSON"
 
-    def _fact(self, group: str, name: str) -> str:
-        return self._facts.get(group, {}).get(name, "unknown")
+
+def _result(document: str, row: Row, output: object, failure: str | None, conditions: Conditions) -> RowResult:
+    figures = {each.label: found for each in row.figures if each.at and (found := find(output, each.at, each.over))}
+    if failure is None and not figures:
+        others = f"others had {conditions.others_ratio:.0%} of the processors' time"
+        failure = f"its output has none of the figures: no measurement was valid; {others}"
+    return RowResult(document=document, row=row.id, command=row.command or "", conditions=conditions, figures=figures, failure=failure)
 
 
 def _reason(last: Sequence[str]) -> str:

@@ -23,6 +23,9 @@ ringroad-lab documents netmap --dry-run                           # only the com
 ringroad-lab documents netmap --row figure-7                      # runs the command of a row, and prints its figures
 ringroad-lab documents netmap --results FILE --page FILE          # runs all rows of a document, keeps the results, writes this page
 ```""",
+    "Ctrl-C stops, and the same command with `--results` continues: rows that the file has from this machine, with the same version"
+    " of Ringroad, are not run again, unless `--row` names them. Rows with one command run it once. The progress begins with the"
+    " time that the commands took last time; runs of the laboratory show how long they expect to take.",
     "Run it on a release build, on a machine that does nothing else. The commands of virtual switches and network interfaces need root, and"
     " the Debian packages that `ringroad bench --help` and `ringroad-lab plan` name. `make docs` writes the page anew from the results"
     " in `docs/documents.json`. The programs get `--json` in addition to the words that the page shows.",
