@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.facts.witness import View, Witness
+from ringroad_lab.facts.witness import HIDDEN, View, Witness
 from ringroad_lab.trial import Disturbance
 
 LAB = 100
@@ -25,6 +26,8 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.view = View(folder / "proc", LAB, folder / "sys", folder / "proc")
         self.steal = {0: 0, 1: 0}
+        self.idle = {0: 0, 1: 0}
+        self.interrupts = {0: 0, 1: 0}
         self.process(1, 0)
         self.process(2, 0, name="kthreadd")
         self.process(LAB, 1)
@@ -32,6 +35,7 @@ class Files:
 
     def process(self, pid: int, parent: int, *, run_ns: int = 0, processor: int = 1, reaped_ticks: int = 0, name: str = "program") -> None:
         fields = ["S", str(parent), *["0"] * 35]
+        # Of the process, in ticks; `reaped_ticks` of its ended children.
         fields[11], fields[13], fields[36] = str(run_ns // 10**7), str(reaped_ticks), str(processor)
         text = f"{pid} ({name}) {' '.join(fields)}\n"
         thread = self.view.proc / f"{pid}/task/{pid}"
@@ -44,6 +48,16 @@ class Files:
         self.steal[processor] += ticks
         self._write_steal()
 
+    def hide_what_is_outside(self) -> None:
+        """Show no thread of the kernel, and nothing outside of the namespace."""
+        shutil.rmtree(self.view.proc / "2")
+
+    def rest(self, processor: int, idle: int, interrupts: int = 0) -> None:
+        """Let a processor be idle, and serve interrupts, for some ticks."""
+        self.idle[processor] += idle
+        self.interrupts[processor] += interrupts
+        self._write_steal()
+
     def sysfs(self, name: str, values: dict[int, int]) -> None:
         for number, value in values.items():
             file = self.view.system / f"devices/system/cpu/cpu{number}" / name
@@ -51,7 +65,13 @@ class Files:
             file.write_text(f"{value}\n")
 
     def _write_steal(self) -> None:
-        lines = ["cpu 0 0 0 0 0 0 0 0 0 0", *(f"cpu{number} 9 9 9 9 9 9 9 {ticks} 0 0" for number, ticks in self.steal.items())]
+        lines = [
+            "cpu 0 0 0 0 0 0 0 0 0 0",
+            *(
+                f"cpu{number} 9 9 9 {9 + self.idle[number]} 9 9 {9 + self.interrupts[number]} {ticks} 0 0"
+                for number, ticks in self.steal.items()
+            ),
+        ]
         (self.view.proc / "stat").write_text("\n".join(lines) + "\n")
 
 
@@ -143,6 +163,48 @@ def test_no_program_is_named_that_took_no_time(files: Files) -> None:
     assert (seen.others_s, seen.programs) == (0, {})
 
 
+def test_what_a_namespace_hides_is_what_nothing_visible_did(files: Files) -> None:
+    files.hide_what_is_outside()
+    files.process(600, LAB, processor=1)
+    files.process(601, LAB, processor=1, name="python")
+    files.process(500, 1, processor=1, name="cc1")
+    witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
+    before = witness.look()
+    files.process(600, LAB, run_ns=300_000_000, processor=1)
+    files.process(601, LAB, run_ns=50_000_000, processor=1, name="python")
+    files.process(500, 1, run_ns=100_000_000, processor=1, name="cc1")
+    files.take(1, 10)
+    files.rest(1, idle=20, interrupts=5)
+    files.rest(0, idle=100)
+    seen = witness.since(before)
+    assert seen.processor == 1
+    assert seen.steal_s == pytest.approx(0.1)
+    assert seen.programs == {HIDDEN: pytest.approx(0.2), "cc1": pytest.approx(0.1)}
+
+
+def test_a_quiet_machine_has_nothing_hidden(files: Files) -> None:
+    files.hide_what_is_outside()
+    files.process(600, LAB, processor=1)
+    witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
+    before = witness.look()
+    # Seven tenths of its time are those of threads that ended with the load.
+    files.process(600, LAB, run_ns=900_000_000, processor=1)
+    (files.view.proc / "600/task/600/schedstat").write_text("200000000 0 0\n")
+    (files.view.proc / "600/status").write_text("Name:\tgenerator\nCpus_allowed_list:\t1\n")
+    files.rest(1, idle=10)
+    files.rest(0, idle=99)
+    seen = witness.since(before)
+    assert seen.ratio == pytest.approx(0.01)
+    assert not seen.is_above_limit
+
+
+def test_without_the_namespace_nothing_hidden_is_counted(files: Files) -> None:
+    witness = Witness({0, 1}, 0.05, view=files.view)
+    before = witness.look()
+    seen = witness.since(before)
+    assert (seen.others_s, seen.programs) == (0, {})
+
+
 def test_no_more_than_the_whole_time_of_a_processor_is_counted(files: Files) -> None:
     witness = Witness({1}, 0.05, view=files.view)
     before = witness.look()
@@ -179,6 +241,23 @@ def test_a_real_foreign_program_is_seen_on_its_processor_by_its_name() -> None:
         assert wait_until(is_seen, 20)
     assert seen[-1].others_s > 0
     assert seen[-1].wait_s is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+def test_a_real_program_outside_of_the_namespace_is_counted() -> None:
+    processor = max(os.sched_getaffinity(0))
+    script = f"""
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.facts.witness import HIDDEN, Witness
+witness = Witness({{{processor}}}, 0.05)
+before = witness.look()
+def is_seen():
+    seen = witness.since(before)
+    return seen.programs.get(HIDDEN, 0) > 0.2 and seen.is_above_limit
+assert wait_until(is_seen, 60)
+"""
+    with busy_foreign_program(processor):
+        subprocess.run(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", script], check=True)
 
 
 def test_without_an_outside_view_the_own_namespace_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,10 @@
 """Measures the time that other programs take of a run's processors while a trial offers its load.
 
 It reads counters before and after a load, never during it, because reading takes processor time, too.
+
+A PID namespace hides the programs outside of it. There, what a processor did besides the visible programs comes from the machine's
+/proc/stat, which counts for all namespaces: all time, except idle and stolen time, interrupts, and the run's own time. It has the kernel's
+threads with it, which are hidden, too.
 """
 
 from __future__ import annotations
@@ -23,8 +27,12 @@ _NS = 1e9
 _PROGRAMS_NAMED = 3
 # Indices of the fields of /proc/PID/stat after the name in parentheses. proc(5) counts from 1, and includes the PID and the name.
 _PPID, _UTIME, _CSTIME, _PROCESSOR = 1, 11, 14, 36
-# Fields of a line of /proc/stat.
-_IDLE, _STEAL = (4, 5), 8
+# Fields of a line of /proc/stat. Interrupts mostly move the run's own frames.
+_IDLE, _INTERRUPTS, _STEAL = (4, 5), (6, 7), 8
+HIDDEN = "programs of other namespaces"
+"""Name of what a PID namespace hides."""
+# Times of processes are whole ticks, so their differences are wrong by up to two.
+_TICKS_OF_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -48,22 +56,40 @@ class View:
 
 
 @dataclass(frozen=True)
+class ProcessorTimes:
+    """Times of processors since the machine started, s, by processor."""
+
+    idle_s: dict[int, float]
+    interrupts_s: dict[int, float]
+    steal_s: dict[int, float]
+
+
+@dataclass(frozen=True)
+class ProgramTimes:
+    """Times of programs at one moment."""
+
+    run_ns: dict[tuple[int, int], int]
+    """Run time of each thread, by process and thread."""
+    whole_s: dict[int, float]
+    """Time of each process, including its ended children."""
+    reaped_s: dict[int, float]
+    """Time of those ended children alone."""
+
+
+@dataclass(frozen=True)
 class Look:
     """Counters at one moment; all of them only grow."""
 
     at_s: float
-    steal_s: dict[int, float]
-    """Times by processor."""
-    idle_s: dict[int, float]
-    """Times by processor."""
-    run_ns: dict[tuple[int, int], int]
-    """Run time of each thread of other programs, by process and thread."""
-    whole_s: dict[int, float]
-    """Time of each process of other programs, including its ended children."""
-    reaped_s: dict[int, float]
-    """Time of those ended children alone."""
+    processors: ProcessorTimes
+    others: ProgramTimes
+    """Of programs that have no part in the run."""
+    lab: ProgramTimes
+    """Of the run's programs that are no part of it: the laboratory itself. Read only where a namespace hides programs."""
     own_ns: dict[tuple[int, int], tuple[int, int]]
     """Run time and wait time of each thread of the run's parts, by process and thread."""
+    own_s: dict[int, float]
+    """Time of each of these processes, including ended threads."""
     throttles: int
     frequencies: tuple[int, ...]
 
@@ -85,23 +111,33 @@ class Witness:
         self._parts = parts
         self._view = view or View()
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        # The first namespace of a machine shows the kernel's threads, and no other does.
+        thread = _stat(self._view.proc / f"{KTHREADD}/stat")
+        self._hides_programs = thread is None or thread[0] != "kthreadd"
 
     def look(self) -> Look:
         """Read the counters before a load."""
-        run_ns, whole_s, reaped_s = self._strangers()
-        own_ns, throttles, frequencies = self._own(), self._throttles(), self._frequencies()
+        others, lab = self._programs()
+        (own_ns, own_s), throttles, frequencies = self._own(), self._throttles(), self._frequencies()
         # Read last, right before the load begins.
-        idle_s, steal_s = self._idle_and_steal()
-        return Look(time.monotonic(), steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, throttles, frequencies)
+        processors = self._processor_times()
+        return Look(time.monotonic(), processors, others, lab, own_ns, own_s, throttles, frequencies)
 
     def since(self, before: Look) -> Disturbance:
         """Return the disturbance since a look, after a load."""
-        at_s, (idle_s, steal_s), own_ns = time.monotonic(), self._idle_and_steal(), self._own()
-        run_ns, whole_s, reaped_s = self._strangers()
-        after = Look(at_s, steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, self._throttles(), self._frequencies())
-        stolen = {number: _grown(steal_s, before.steal_s, number) for number in self._processors}
-        taken = self._taken(before, after)
-        for number, left_s in self._left(before, after, stolen).items():
+        at_s, processors, (own_ns, own_s) = time.monotonic(), self._processor_times(), self._own()
+        others_now, lab = self._programs()
+        after = Look(at_s, processors, others_now, lab, own_ns, own_s, self._throttles(), self._frequencies())
+        stolen = {number: _grown(processors.steal_s, before.processors.steal_s, number) for number in self._processors}
+        left = self._left(before, after, stolen)
+        taken = self._taken(before.others, after.others)
+        if self._hides_programs:
+            of_lab = self._taken(before.lab, after.lab)
+            for number, left_s in left.items():
+                interrupts_s = _grown(processors.interrupts_s, before.processors.interrupts_s, number)
+                hidden_s = left_s - interrupts_s - sum(taken[number].values()) - sum(of_lab[number].values())
+                taken[number][HIDDEN] = max(0.0, hidden_s)
+        for number, left_s in left.items():
             # A thread that moved between processors took only a part of its time on the last one.
             whole = sum(taken[number].values())
             if whole > left_s:
@@ -126,15 +162,24 @@ class Witness:
         """Return the time of each processor that was neither idle nor stolen nor used by the run's parts, which are bound to processors."""
         left = {}
         for number in self._processors:
-            gone_s = stolen[number] + _grown(after.idle_s, before.idle_s, number)
+            gone_s = stolen[number] + _grown(after.processors.idle_s, before.processors.idle_s, number)
             left[number] = after.at_s - before.at_s - gone_s
+        ended_s = {pid: whole_s - before.own_s.get(pid, 0.0) for pid, whole_s in after.own_s.items()}
         for (pid, tid), (ran, _) in after.own_ns.items():
+            ran_s = (ran - before.own_ns.get((pid, tid), (0, 0))[0]) / _NS
+            ended_s[pid] -= ran_s
             if (seen := _stat(self._view.own / f"{pid}/task/{tid}/stat")) and (processor := int(seen[1][_PROCESSOR])) in left:
-                left[processor] -= (ran - before.own_ns.get((pid, tid), (0, 0))[0]) / _NS
+                left[processor] -= ran_s
+        for pid, threads_s in ended_s.items():
+            # The threads of a load end with it, and with them what their processor was.
+            if threads_s > _TICKS_OF_ERROR * self._tick_s:
+                allowed = self._allowed(self._view.own, pid)
+                for processor in allowed & left.keys():
+                    left[processor] -= threads_s / len(allowed)
         return {number: max(0.0, left_s) for number, left_s in left.items()}
 
-    def _taken(self, before: Look, after: Look) -> dict[int, dict[str, float]]:
-        """Return other programs' time on each processor, by program; a thread counts for the processor where it was seen last."""
+    def _taken(self, before: ProgramTimes, after: ProgramTimes) -> dict[int, dict[str, float]]:
+        """Return programs' time on each processor, by program; a thread counts for the processor where it was seen last."""
         taken: dict[int, dict[str, float]] = {number: defaultdict(float) for number in self._processors}
         for (pid, tid), ns in after.run_ns.items():
             grown_ns = ns - before.run_ns.get((pid, tid), 0)
@@ -149,13 +194,13 @@ class Witness:
         part = max(0.0, 1 - known_s / sum(grown_s.values())) if any(grown_s.values()) else 0.0
         for pid, parents_s in grown_s.items():
             if parents_s > 0 and part:
-                allowed = self._allowed(pid)
+                allowed = self._allowed(self._view.proc, pid)
                 for processor in allowed & taken.keys():
                     taken[processor]["programs that ended"] += parents_s * part / len(allowed)
         return taken
 
-    def _strangers(self) -> tuple[dict[tuple[int, int], int], dict[int, float], dict[int, float]]:
-        """Return the times of other programs: of each thread, of each process including its ended children, and of these children."""
+    def _programs(self) -> tuple[ProgramTimes, ProgramTimes]:
+        """Return the times of other programs; and those of the laboratory itself, if they are needed."""
         proc = self._view.proc
         parents: dict[int, int] = {}
         times: dict[int, list[int]] = {}
@@ -166,26 +211,48 @@ class Witness:
                 times[int(name)] = [int(ticks) for ticks in fields[_UTIME : _CSTIME + 1]]
         own = {self._view.lab, KTHREADD}
         strangers = [pid for pid in parents if not own.intersection(line_of(pid, parents))]
-        run_ns = {thread: ran for pid in strangers for thread, (ran, _) in _schedstats(proc, pid).items()}
-        whole_s = {pid: sum(times[pid]) * self._tick_s for pid in strangers}
-        return run_ns, whole_s, {pid: sum(times[pid][2:]) * self._tick_s for pid in strangers}
+        lab: list[int] = []
+        if self._hides_programs:
+            parts = set(self._parts())
+            lab = [pid for pid in parents.keys() - strangers if self._innermost(pid) not in parts]
 
-    def _own(self) -> dict[tuple[int, int], tuple[int, int]]:
-        return {thread: ns for pid in self._parts() for thread, ns in _schedstats(self._view.own, pid).items()}
+        def times_of(pids: Sequence[int]) -> ProgramTimes:
+            return ProgramTimes(
+                {thread: ran for pid in pids for thread, (ran, _) in _schedstats(proc, pid).items()},
+                {pid: sum(times[pid]) * self._tick_s for pid in pids},
+                {pid: sum(times[pid][2:]) * self._tick_s for pid in pids},
+            )
 
-    def _idle_and_steal(self) -> tuple[dict[int, float], dict[int, float]]:
-        idle_s, steal_s = {}, {}
+        return times_of(strangers), times_of(lab)
+
+    def _innermost(self, pid: int) -> int:
+        """Return a process's PID in its own namespace."""
+        found = re.search(r"^NSpid:.*\s(\d+)$", _text(self._view.proc / f"{pid}/status"), re.MULTILINE)
+        return int(found[1]) if found else pid
+
+    def _own(self) -> tuple[dict[tuple[int, int], tuple[int, int]], dict[int, float]]:
+        own_ns: dict[tuple[int, int], tuple[int, int]] = {}
+        own_s: dict[int, float] = {}
+        for pid in self._parts():
+            if seen := _stat(self._view.own / f"{pid}/stat"):
+                own_s[pid] = sum(int(ticks) for ticks in seen[1][_UTIME : _UTIME + 2]) * self._tick_s
+                own_ns |= _schedstats(self._view.own, pid)
+        return own_ns, own_s
+
+    def _processor_times(self) -> ProcessorTimes:
+        times = ProcessorTimes({}, {}, {})
         for line in (self._view.proc / "stat").read_text().splitlines():
             fields = line.split()
             if fields and fields[0].startswith("cpu") and fields[0][3:].isdecimal() and len(fields) > _STEAL:
                 number = int(fields[0][3:])
-                idle_s[number] = sum(int(fields[index]) for index in _IDLE) * self._tick_s
-                steal_s[number] = int(fields[_STEAL]) * self._tick_s
-        return idle_s, steal_s
+                times.idle_s[number] = sum(int(fields[index]) for index in _IDLE) * self._tick_s
+                times.interrupts_s[number] = sum(int(fields[index]) for index in _INTERRUPTS) * self._tick_s
+                times.steal_s[number] = int(fields[_STEAL]) * self._tick_s
+        return times
 
-    def _allowed(self, pid: int) -> frozenset[int]:
+    def _allowed(self, proc: Path, pid: int) -> frozenset[int]:
         """Return the processors that a process is allowed to use."""
-        found = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(self._view.proc / f"{pid}/status"), re.MULTILINE)
+        found = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(proc / f"{pid}/status"), re.MULTILINE)
         return read_cpu_list(found[1]) if found else frozenset(range(os.cpu_count() or 1))
 
     def _throttles(self) -> int:
