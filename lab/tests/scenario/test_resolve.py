@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.dut.linux_bridge import LinuxBridge
@@ -12,9 +13,13 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest import testpmd
 from ringroad_lab.message_size import sweep
 from ringroad_lab.scenario import checks
+from ringroad_lab.scenario.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library, settings_folder
+from ringroad_lab.scenario.model import Cpus, Scenario
 from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
+from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.setup.drivers import huge_pages_mib
 from ringroad_lab.topology import Topology
 
 
@@ -55,6 +60,49 @@ def test_the_layer_of_this_machine_can_choose_measurements(folder: Path) -> None
     (folder / "hosts/here.toml").write_text('topologies = ["PVP"]\nduts = ["ovs-dpdk"]\n')
     scenarios = resolved(folder, 'duts = ["ovs"]').scenarios
     assert [(each.topology, each.duts[0].driver, each.physical) for each in scenarios] == [(Topology.PVP, "ovs-dpdk", CableKind.VHOST_USER)]
+
+
+BOTH_ARMS = """
+topologies = ["P2P", "PVP"]
+duts = ["ovs", "ovs-dpdk"]
+guest = "linux-bridge"
+methods = ["throughput", "latency"]
+[method.throughput]
+search_s = 2
+acceptable_loss_ratio = 0.00001
+[dut.ovs-dpdk]
+guest = "testpmd"
+queues = 2
+huge_pages = false
+method.throughput.acceptable_loss_ratio = 0
+"""
+
+
+def test_a_device_can_have_settings_of_its_own(folder: Path) -> None:
+    both = resolved(folder, BOTH_ARMS).scenarios
+    found = {(turn.scenario.topology.value, turn.dut.label): turn for turn in schedule(both)}
+    for topology, guests in (("P2P", (None, None)), ("PVP", ("linux-bridge", "testpmd"))):
+        without, dpdk = (found[topology, label].scenario for label in ("ovs", "ovs-dpdk"))
+        assert (without.guest, dpdk.guest) == guests
+        assert (without.queues, dpdk.queues) == (1, 2)
+        assert (without.huge_pages, dpdk.huge_pages) == (True, False)
+        assert [choice.settings for choice in without.methods] == [{"search_s": 2, "acceptable_loss_ratio": 1e-5}, {}]
+        assert [choice.settings for choice in dpdk.methods] == [{"search_s": 2, "acceptable_loss_ratio": 0}, {}]
+        assert found[topology, "ovs-dpdk"].measurements[0].method == dpdk.methods[0]
+    assert lay_out_cpus(Cpus(), frozenset(range(8)), both[1].most_queues, 1).dut == {2, 3}
+    # No device of either topology has pages: the bridge has none, and the other does without.
+    assert [huge_pages_mib(each) for each in both] == [0, 0]
+    assert huge_pages_mib(resolved(folder, BOTH_ARMS.replace("huge_pages = false", "")).scenarios[1]) > 0
+    # A recorded run is resumed with them.
+    (record,) = TypeAdapter(tuple[Scenario, ...]).validate_json(TypeAdapter(tuple[Scenario, ...]).dump_json(both[1:]))
+    assert record == both[1]
+    assert record.duts[1].own() == {
+        "guest": "testpmd",
+        "queues": 2,
+        "huge_pages": False,
+        "method.throughput": {"search_s": 2, "acceptable_loss_ratio": 0},
+    }
+    assert record.of(record.duts[1]).of(record.duts[1]) == record.of(record.duts[1])
 
 
 def test_the_scenario_overrides_the_layer_of_a_device(folder: Path) -> None:
@@ -146,6 +194,20 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
         ),
         ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif, only for nic, veth"),
         ('duts = ["ovs"]\nphysical = "tap"', "physical: the generator has no ports for tap"),
+        (
+            f"{BOTH_ARMS}physical = 'veth'",
+            "dut.ovs-dpdk.queues: ovs-dpdk over veth has one queue pair, not 2",
+        ),
+        (BOTH_ARMS.replace('"testpmd"', '"testpmt"'), "dut.ovs-dpdk.guest: there is no guest 'testpmt'; did you mean 'testpmd'?"),
+        (
+            BOTH_ARMS.replace('guest = "testpmd"', 'guest_cables = "tap"'),
+            "dut.ovs-dpdk.guest_cables: tap does not join ovs-dpdk and linux-bridge; ",
+        ),
+        (
+            BOTH_ARMS.replace("acceptable_loss_ratio = 0\n", "acceptable_loss = 0\n"),
+            "dut.ovs-dpdk.method.throughput.acceptable_loss: no such setting; did you mean 'acceptable_loss_ratio'?",
+        ),
+        (f"{BOTH_ARMS}method.thruput.search_s = 1", "dut.ovs-dpdk.method.thruput: there is no such method; did you mean 'throughput'?"),
         ('methods = ["thruput"]', "methods: there is no method 'thruput'; did you mean 'throughput'?"),
         ("[method.throughput]\nsearch_s = 0", "method.throughput.search_s: has to be greater than 0, not 0"),
         ('[method.throughput]\nsearch_s = "1"', "method.throughput.search_s: has to be a valid number, not '1'"),

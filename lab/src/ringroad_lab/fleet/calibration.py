@@ -91,6 +91,7 @@ def load_digest(scenarios: Sequence[Scenario]) -> str:
     """Return a digest that differs between scenarios whose generators can have different ceilings."""
     relevant = []
     for scenario in scenarios:
-        generators = [scenario.generator_of(dut).model_dump(mode="json") for dut in scenario.duts]
-        relevant.append([scenario.model_dump(mode="json", include=_DEPENDS_ON), generators])
+        for dut in scenario.duts:
+            generator = scenario.generator_of(dut).model_dump(mode="json")
+            relevant.append([scenario.of(dut).model_dump(mode="json", include=_DEPENDS_ON), generator])
     return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()

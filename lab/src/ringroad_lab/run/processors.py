@@ -56,7 +56,7 @@ def layout_of_run(scenarios: Sequence[Scenario]) -> CpuLayout:
     return lay_out_cpus(
         scenario.cpus,
         os.sched_getaffinity(0),
-        scenario.queues,
+        scenario.most_queues,
         max(each.topology.guests for each in scenarios),
         is_dut_elsewhere=_is_elsewhere(scenarios),
     )

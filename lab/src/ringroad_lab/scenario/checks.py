@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -102,7 +103,8 @@ def _check_generator(scenario: Scenario, dut: DutChoice, problems: list[Problem]
 
 
 def _check_builds(scenario: Scenario, dut: DutChoice, problems: list[Problem]) -> None:
-    guest = GUESTS.get(scenario.guest or "")
+    own = scenario.of(dut)
+    guest = GUESTS.get(own.guest or "")
     for key, choice, programs in (
         ("build", dut.build, DUTS[dut.driver].build_programs),
         ("guest_build", dut.guest_build, guest.build_programs if guest else None),
@@ -111,10 +113,10 @@ def _check_builds(scenario: Scenario, dut: DutChoice, problems: list[Problem]) -
         if choice is None or programs is None:
             continue
         if not programs:
-            part = dut.driver if key == "build" else f"guest {scenario.guest}"
+            part = dut.driver if key == "build" else f"guest {own.guest}"
             problems.append(Problem(path, f"{part} has no programs of its own, because the kernel forwards: it cannot have another build"))
         elif isinstance(choice, GuestBuildChoice) and choice.kernel and guest is not None and not guest.boots_kernel:
-            problems.append(Problem((*path, "kernel"), f"guest {scenario.guest} has no kernel of its own: use a qemu guest"))
+            problems.append(Problem((*path, "kernel"), f"guest {own.guest} has no kernel of its own: use a qemu guest"))
         elif dut.host != LOCAL_HOST and choice.is_packed:
             problems.append(
                 Problem(path, f"can be unpacked only on this machine: unpack it on {dut.host}, and set `prefix` to its folder there")
@@ -128,11 +130,14 @@ def _check_methods(scenario: Scenario, table: ScenarioTable, problems: list[Prob
             problems.append(Problem(("methods",), f"there is no method '{method.name}'{suggest(method.name, METHODS)}"))
         elif METHODS[method.name].is_between_stations:
             _check_stations(scenario, method, problems)
-    for name, settings in table.method.items():
+    described: list[tuple[KeyPath, dict[str, Any]]] = [(("method", name), settings) for name, settings in table.method.items()]
+    described += [(("dut", dut.label, "method", name), settings) for dut in scenario.duts for name, settings in dut.methods.items()]
+    for path, settings in described:
+        name = path[-1]
         if name in METHODS:
-            validate(METHODS[name].settings_type, settings, ("method", name), problems)
+            validate(METHODS[name].settings_type, settings, path, problems)
         elif name not in table.methods:
-            problems.append(Problem(("method", name), f"there is no such method{suggest(name, METHODS)}"))
+            problems.append(Problem(path, f"there is no such method{suggest(name, METHODS)}"))
 
 
 def _check_stations(scenario: Scenario, method: MethodChoice, problems: list[Problem]) -> None:
@@ -141,46 +146,53 @@ def _check_stations(scenario: Scenario, method: MethodChoice, problems: list[Pro
 
     if scenario.topology.guests:
         problems.append(Problem(("topologies",), f"{method.name} measures between two stations: P2P, not {scenario.topology}"))
-    try:
-        settings = METHODS[method.name].settings_type.model_validate(method.settings)
-    except ValidationError:
-        # Reported with the settings of all methods.
-        return
-    assert isinstance(settings, StationSettings)
     for dut in scenario.duts:
+        if dut.host != LOCAL_HOST:
+            problems.append(Problem(("dut", dut.label, "host"), f"{method.name} measures on this machine only"))
+        try:
+            settings = METHODS[method.name].settings_type.model_validate(dut.methods.get(method.name, method.settings))
+        except ValidationError:
+            # Reported with the settings of all methods.
+            continue
+        assert isinstance(settings, StationSettings)
         if dut.driver in DUTS:
             try:
                 station_cable(dut.driver, settings)
             except ScenarioError as error:
                 problems.append(Problem(("duts",), f"{method.name}: {error}"))
-        if dut.host != LOCAL_HOST:
-            problems.append(Problem(("dut", dut.label, "host"), f"{method.name} measures on this machine only"))
 
 
 def _check_guest(scenario: Scenario, problems: list[Problem]) -> None:
     if not scenario.topology.guests:
         return
-    if scenario.guest is None:
-        problems.append(Problem(("guest",), f"{scenario.topology} needs a guest{suggest('', GUESTS)}"))
-        return
-    guest_type = GUESTS.get(scenario.guest)
-    if guest_type is None:
-        problems.append(Problem(("guest",), f"there is no guest '{scenario.guest}'{suggest(scenario.guest, GUESTS)}"))
-        return
     for dut in scenario.duts:
-        if (driver_type := DUTS.get(dut.driver)) is None:
-            continue
+        _check_guest_of(scenario.of(dut), dut, problems)
+
+
+def _check_guest_of(scenario: Scenario, dut: DutChoice, problems: list[Problem]) -> None:
+    """Check the guest of a device; problems of the guest of all devices are reported once."""
+    path = _path(dut, "guest")
+    found: list[Problem] = []
+    guest_type = GUESTS.get(scenario.guest or "")
+    driver_type = DUTS.get(dut.driver)
+    if scenario.guest is None:
+        found.append(Problem(path, f"{scenario.topology} needs a guest{suggest('', GUESTS)}"))
+    elif guest_type is None:
+        found.append(Problem(path, f"there is no guest '{scenario.guest}'{suggest(scenario.guest, GUESTS)}"))
+    elif driver_type is not None:
         both = driver_type.carries & guest_type.carries
         if not both:
-            problems.append(
-                Problem(
-                    ("guest",),
-                    f"no cable joins {dut.driver} ({_names(driver_type.carries)}) and {scenario.guest} ({_names(guest_type.carries)})",
-                )
-            )
+            text = f"no cable joins {dut.driver} ({_names(driver_type.carries)}) and {scenario.guest} ({_names(guest_type.carries)})"
+            found.append(Problem(path, text))
         elif scenario.guest_cables is not None and scenario.guest_cables not in both:
             text = f"{scenario.guest_cables} does not join {dut.driver} and {scenario.guest}; {_names(both)} does"
-            problems.append(Problem(("guest_cables",), text))
+            found.append(Problem(_path(dut, "guest_cables"), text))
+    problems += [each for each in found if each not in problems]
+
+
+def _path(dut: DutChoice, setting: str) -> KeyPath:
+    """Return the path of a setting that a device can have of its own."""
+    return ("dut", dut.label, setting) if setting in dut.own() else (setting,)
 
 
 def _idle_guest(table: ScenarioTable, merged: Merged) -> list[str]:
@@ -194,19 +206,19 @@ def _idle_guest(table: ScenarioTable, merged: Merged) -> list[str]:
 
 
 def _check_queues(scenario: Scenario, problems: list[Problem]) -> None:
-    if scenario.queues == 1:
-        return
-    guest_type = GUESTS.get(scenario.guest or "")
     for dut in scenario.duts:
-        if (driver_type := DUTS.get(dut.driver)) is None:
+        own = scenario.of(dut)
+        if own.queues == 1 or (driver_type := DUTS.get(dut.driver)) is None:
             continue
-        kinds = {scenario.physical_of(dut)}
+        guest_type = GUESTS.get(own.guest or "")
+        kinds = {own.physical_of(dut)}
         single = {f"{dut.driver} over {kind}" for kind in kinds & driver_type.single_queue}
         if guest_type is not None:
-            kind = guest_cable(scenario.guest_cables, driver_type.carries & guest_type.carries)
+            kind = guest_cable(own.guest_cables, driver_type.carries & guest_type.carries)
             single |= {f"{dut.driver} over {kind}"} if kind in driver_type.single_queue else set()
-            single |= {f"guest {scenario.guest} over {kind}"} if kind in guest_type.single_queue else set()
-        problems += [Problem(("queues",), f"{part} has one queue pair, not {scenario.queues}") for part in sorted(single)]
+            single |= {f"guest {own.guest} over {kind}"} if kind in guest_type.single_queue else set()
+        found = [Problem(_path(dut, "queues"), f"{part} has one queue pair, not {own.queues}") for part in sorted(single)]
+        problems += [each for each in found if each not in problems]
 
 
 def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
@@ -255,7 +267,7 @@ def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems
         problems.append(Problem(("cpus", role), f"there is no {_processors(numbers)} here; there are {_names(online_cpus)}"))
     if missing or not is_local:
         return []
-    layout = lay_out_cpus(cpus, online_cpus, scenario.queues, scenario.topology.guests)
+    layout = lay_out_cpus(cpus, online_cpus, scenario.most_queues, scenario.topology.guests)
     guests = {f"guest {number}": used for number, used in enumerate(layout.guests, 1)}
     roles = {"generator": layout.generator, "device": layout.dut, **guests}
     warnings = [
@@ -263,9 +275,9 @@ def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems
         for left, right in combinations(roles, 2)
         if roles[left] & roles[right]
     ]
-    if scenario.queues > len(layout.dut):
+    if scenario.most_queues > len(layout.dut):
         processors = "1 processor" if len(layout.dut) == 1 else f"{len(layout.dut)} processors"
-        warnings.append(f"{scenario.topology}: {scenario.queues} queues, but {processors} for the device: queues share them")
+        warnings.append(f"{scenario.topology}: {scenario.most_queues} queues, but {processors} for the device: queues share them")
     return warnings
 
 

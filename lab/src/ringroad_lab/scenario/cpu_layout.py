@@ -55,6 +55,6 @@ def pin_cpus(scenario: Scenario, usable: Set[int], *, is_dut_elsewhere: bool) ->
     Raises:
         ScenarioError: a requested processor is not usable.
     """
-    layout = lay_out_cpus(scenario.cpus, usable, scenario.queues, scenario.topology.guests, is_dut_elsewhere=is_dut_elsewhere)
+    layout = lay_out_cpus(scenario.cpus, usable, scenario.most_queues, scenario.topology.guests, is_dut_elsewhere=is_dut_elsewhere)
     cpus = Cpus(generator=layout.generator, dut=layout.dut, guests=frozenset().union(*layout.guests))
     return scenario.model_copy(update={"cpus": cpus})

@@ -25,6 +25,10 @@ class GeneratorChoice(Frozen):
     """Checked by the settings type of the driver."""
 
 
+# Settings of a scenario that a device can have of its own, besides those of methods.
+_OWN = ("guest", "guest_cables", "queues", "huge_pages")
+
+
 class DutChoice(Frozen):
     """One device of a scenario."""
 
@@ -41,6 +45,18 @@ class DutChoice(Frozen):
     """Build of the guests that it is measured with."""
     generator: GeneratorChoice | None = None
     """None: the generator of the scenario."""
+    guest: str | None = None
+    """None, here and below: as the scenario."""
+    guest_cables: CableKind | None = None
+    queues: Annotated[int, Field(ge=1, le=16)] | None = None
+    huge_pages: bool | None = None
+    methods: dict[str, dict[str, Any]] = {}
+    """By name, the whole settings of methods whose settings are not those of the scenario."""
+
+    def own(self) -> dict[str, Any]:
+        """Return the settings that are not those of the scenario, by name, for a record."""
+        found = self.model_dump(mode="json", include=set(_OWN), exclude_none=True)
+        return found | {f"method.{name}": settings for name, settings in self.methods.items()}
 
 
 class MethodChoice(Frozen):
@@ -135,6 +151,17 @@ class Scenario(Frozen):
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
     """A comparison that could have missed a relative difference of this size does not report `no difference`."""
     labels: dict[str, str] = {}
+
+    def of(self, dut: DutChoice) -> Scenario:
+        """Return the scenario with the device's own settings in place of those of all devices."""
+        own = {name: value for name in _OWN if (value := getattr(dut, name)) is not None}
+        methods = tuple(each.model_copy(update={"settings": dut.methods.get(each.name, each.settings)}) for each in self.methods)
+        return self.model_copy(update={**own, "methods": methods})
+
+    @property
+    def most_queues(self) -> int:
+        """The greatest number of queue pairs of a port."""
+        return max(dut.queues or self.queues for dut in self.duts)
 
     def generator_of(self, dut: DutChoice) -> GeneratorChoice:
         """Return the generator that offers the load to a device."""

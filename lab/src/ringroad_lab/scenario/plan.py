@@ -155,5 +155,5 @@ def expected_s(scenarios: Sequence[Scenario], measured: set[int]) -> Mapping[int
 
 def deviations(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
     """Return the deviations of the methods from the RFCs, each once."""
-    methods = [make_method(choice) for scenario in scenarios for choice in scenario.methods]
+    methods = [make_method(choice) for scenario in scenarios for dut in scenario.duts for choice in scenario.of(dut).methods]
     return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))

@@ -95,8 +95,9 @@ def required_programs(scenarios: Sequence[Scenario], host: Host) -> tuple[Requir
         return Placement(host=BuildHost(looking, build), cpus=frozenset({0}), build=build)
 
     for scenario in scenarios:
-        guest_type = GUESTS[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
         for choice in scenario.duts:
+            own = scenario.of(choice)
+            guest_type = GUESTS[own.guest] if own.topology.guests and own.guest is not None else None
             generator = scenario.generator_of(choice)
             driver = GENERATORS[generator.driver]
             _look(driver(driver.settings_type.model_validate_json(json.dumps(generator.settings)), looking, frozenset()).prepare, looking)
@@ -108,10 +109,10 @@ def required_programs(scenarios: Sequence[Scenario], host: Host) -> tuple[Requir
                 if guest_type is not None:
                     placement = placed(choice.guest_build, guest_type.build_programs, f"dut.{choice.label}.guest_build")
                     _look(guest_type("guest", placement).prepare, looking)
-        for method in scenario.methods:
-            if issubclass(kind := METHODS[method.name], StationMethod):
-                settings = kind.settings_type.model_validate(method.settings)
-                _look(partial(require_programs, settings, placed(None, {}, "")), looking)
+            for method in own.methods:
+                if issubclass(kind := METHODS[method.name], StationMethod):
+                    settings = kind.settings_type.model_validate(method.settings)
+                    _look(partial(require_programs, settings, placed(None, {}, "")), looking)
     programs = {(found.program, found.host): found for found in looking.found}
     return tuple(sorted(programs.values(), key=lambda found: (found.path is not None, found.program)))
 

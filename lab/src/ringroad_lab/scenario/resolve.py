@@ -125,6 +125,11 @@ def _build(name: str, merged: Merged, topology: Topology, online_cpus: frozenset
                 build=described.build,
                 guest_build=described.guest_build,
                 generator=_generator(described.generator) if described.generator else None,
+                guest=described.guest if topology.guests else None,
+                guest_cables=described.guest_cables if topology.guests else None,
+                queues=described.queues,
+                huge_pages=described.huge_pages,
+                methods={method: _over(table.method.get(method, {}), settings) for method, settings in described.method.items()},
             )
         )
     # The other settings are the same in a scenario.
@@ -150,6 +155,12 @@ def _build(name: str, merged: Merged, topology: Topology, online_cpus: frozenset
 def _generator(table: Mapping[str, Any]) -> GeneratorChoice:
     settings = {key: value for key, value in table.items() if key != "driver"}
     return GeneratorChoice(driver=str(table.get("driver", GeneratorChoice().driver)), settings=settings)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a method with others over them; tables are merged."""
+    both = {key: _over(below[key], value) for key, value in above.items() if isinstance(value, dict) and isinstance(below.get(key), dict)}
+    return {**below, **above, **both}
 
 
 def _rest(entry: Any) -> Mapping[str, Any]:  # noqa: ANN401

@@ -29,6 +29,7 @@ class Round:
     """The measurements between a start of a device and its end."""
 
     scenario: Scenario
+    """With the device's own settings."""
     dut: DutChoice
     repetition: int
     is_noise_floor: bool
@@ -51,11 +52,12 @@ def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
         order += [(scenario.duts[0], start, True) for start in range(2 * scenario.noise_floor_pairs)]
         for dut, repetition, is_noise_floor in order:
             measurements = []
-            for method in scenario.methods:
+            own = scenario.of(dut)
+            for method in own.methods:
                 kind = METHODS.get(method.name)
                 is_between_stations = kind is not None and kind.is_between_stations
-                for frame in (MESSAGES,) if is_between_stations else scenario.frames:
+                for frame in (MESSAGES,) if is_between_stations else own.frames:
                     measurements.append(ScheduledMeasurement(number, method, frame, is_between_stations))
                     number += 1
-            rounds.append(Round(scenario, dut, repetition, is_noise_floor, tuple(measurements)))
+            rounds.append(Round(own, dut, repetition, is_noise_floor, tuple(measurements)))
     return tuple(rounds)

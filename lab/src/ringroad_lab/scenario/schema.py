@@ -50,6 +50,13 @@ class DutTable(Frozen):
     guest_build: GuestBuildChoice | None = None
     generator: dict[str, Any] = {}
     """Empty: the generator of the scenario."""
+    guest: str | None = None
+    """None, here and below: as the scenario."""
+    guest_cables: CableName | None = None
+    queues: Annotated[int, Field(ge=1, le=16)] | None = None
+    huge_pages: bool | None = None
+    method: dict[str, dict[str, Any]] = {}
+    """Settings of methods, over those of the scenario."""
 
 
 class HostTable(Frozen):

@@ -82,8 +82,12 @@ def with_build(placement: Placement, choice: BuildChoice | None, programs: Progr
 
 def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
     """Return the huge pages that a device's setup needs, MiB; without a device, the most that a setup of the scenario needs; 0: none."""
+    return max(_huge_pages_mib(scenario.of(each), each) for each in ([choice] if choice else scenario.duts))
+
+
+def _huge_pages_mib(scenario: Scenario, choice: DutChoice) -> int:
     if not scenario.huge_pages:
         return 0
     guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
-    needed = guests + max(find_dut(each.driver).huge_pages_mib for each in ([choice] if choice else scenario.duts))
+    needed = guests + find_dut(choice.driver).huge_pages_mib
     return needed + GENERATOR_HUGE_PAGES_MIB if needed else 0

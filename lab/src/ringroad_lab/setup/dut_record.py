@@ -23,7 +23,7 @@ def dut_record(choice: DutChoice, dut: Dut, peers: Sequence[Peer], versions: dic
     return DutRecord(
         label=choice.label,
         driver=choice.driver,
-        settings=dut.settings.model_dump(mode="json"),
+        settings=dut.settings.model_dump(mode="json") | choice.own(),
         versions=versions,
         # Names that contain the run's folder differ in each run, which is not a difference.
         ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
