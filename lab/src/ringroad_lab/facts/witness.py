@@ -56,8 +56,8 @@ class View:
 
 
 @dataclass(frozen=True)
-class ProcessorTimes:
-    """Times of processors since the machine started, s, by processor."""
+class TimesByProcessor:
+    """What processors did since the machine started, s, by processor."""
 
     idle_s: dict[int, float]
     interrupts_s: dict[int, float]
@@ -81,7 +81,7 @@ class Look:
     """Counters at one moment; all of them only grow."""
 
     at_s: float
-    processors: ProcessorTimes
+    processors: TimesByProcessor
     others: ProgramTimes
     """Of programs that have no part in the run."""
     lab: ProgramTimes
@@ -239,8 +239,8 @@ class Witness:
                 own_ns |= _schedstats(self._view.own, pid)
         return own_ns, own_s
 
-    def _processor_times(self) -> ProcessorTimes:
-        times = ProcessorTimes({}, {}, {})
+    def _processor_times(self) -> TimesByProcessor:
+        times = TimesByProcessor({}, {}, {})
         for line in (self._view.proc / "stat").read_text().splitlines():
             fields = line.split()
             if fields and fields[0].startswith("cpu") and fields[0][3:].isdecimal() and len(fields) > _STEAL:
