@@ -7,6 +7,7 @@
  * Exits with status 0, or reports the error and exits with 1.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pcap/pcap.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <sys/select.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REQUIRE(condition)                                                                              \
@@ -80,12 +82,22 @@ static const unsigned char *receive(pcap_t *device, struct pcap_pkthdr **header)
     return bytes;
 }
 
+/* Those of the events for which a descriptor is ready in time. */
+static int ready_for(int descriptor, short events, int timeout_ms)
+{
+    struct pollfd set = {.fd = descriptor, .events = events};
+    REQUIRE(poll(&set, 1, timeout_ms) >= 0);
+    return set.revents;
+}
+
 static int is_readable(int descriptor, int timeout_ms)
 {
-    struct pollfd set = {.fd = descriptor, .events = POLLIN};
-    int ready = poll(&set, 1, timeout_ms);
-    REQUIRE(ready >= 0);
-    return ready;
+    return ready_for(descriptor, POLLIN, timeout_ms) == POLLIN;
+}
+
+static int is_writable(int descriptor, int timeout_ms)
+{
+    return ready_for(descriptor, POLLOUT, timeout_ms) == POLLOUT;
 }
 
 /* ---- breakloop ---- */
@@ -163,6 +175,7 @@ static void check_descriptor(void)
             /* While a frame is unread the descriptor is readable; then it is not, though the last frame is in use. */
             REQUIRE(is_readable(descriptor, PATIENCE_MS));
             const unsigned char *bytes = receive(a, &header);
+            REQUIRE(labs(time(NULL) - header->ts.tv_sec) <= 60);
             while (number == 3 * round + 2 && is_readable(descriptor, 0)) {
                 const unsigned char *more;
                 REQUIRE(pcap_next_ex(a, &header, &more) == 0);
@@ -226,10 +239,12 @@ static void check_timeout(void)
 
 /* ---- sending ---- */
 
+enum { MANY_FRAMES = 20000 };
+
 static void *drain(void *device)
 {
     struct pcap_pkthdr *header;
-    for (unsigned number = 0; number < 20000; number++)
+    for (unsigned number = 0; number < MANY_FRAMES; number++)
         REQUIRE(number_of(receive(device, &header)) == number);
     return NULL;
 }
@@ -250,7 +265,7 @@ static void check_full(void)
     REQUIRE(pcap_setnonblock(b, 0, error) == 0);
     pthread_t reader;
     REQUIRE(pthread_create(&reader, NULL, drain, a) == 0);
-    while (sent < 20000) {
+    while (sent < MANY_FRAMES) {
         REQUIRE(pcap_sendpacket(b, frame(sent, 60), 60) == 0);
         sent++;
     }
@@ -260,6 +275,93 @@ static void check_full(void)
     REQUIRE(pcap_inject(b, frame(0, 60), 0) == PCAP_ERROR && errno == EINVAL);
     pcap_close(a);
     pcap_close(b);
+}
+
+/* Fills B's ring: as long as its descriptor is writable it takes a frame, and then none. Returns the next frame. */
+static unsigned fill(pcap_t *b, int descriptor, unsigned number, int length)
+{
+    while (is_writable(descriptor, 0))
+        if (pcap_inject(b, frame(number, length), (size_t)length) == length)
+            number++;
+    REQUIRE(pcap_inject(b, frame(number, length), (size_t)length) == PCAP_ERROR && errno == EAGAIN);
+    return number;
+}
+
+/* Waits for room, in each way that there is in turn. */
+static void await_room(int descriptor, int events, unsigned way)
+{
+    struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    struct epoll_event event;
+    fd_set set;
+    switch (way % 3) {
+    case 0:
+        REQUIRE(is_writable(descriptor, PATIENCE_MS));
+        return;
+    case 1:
+        FD_ZERO(&set);
+        FD_SET(descriptor, &set);
+        REQUIRE(select(descriptor + 1, NULL, &set, NULL, &patience) == 1);
+        return;
+    default:
+        REQUIRE(epoll_wait(events, &event, 1, PATIENCE_MS) == 1 && event.events == EPOLLOUT);
+    }
+}
+
+static void *read_until_break(void *device)
+{
+    REQUIRE(pcap_loop(device, -1, count_and_break, NULL) == PCAP_ERROR_BREAK);
+    return NULL;
+}
+
+/* A and B are the ends of a pipe, which holds the sender back. */
+static void check_room(void)
+{
+    pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
+    char error[PCAP_ERRBUF_SIZE];
+    struct pcap_pkthdr *header;
+    int descriptor = pcap_get_selectable_fd(b), events = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLOUT};
+    REQUIRE(descriptor >= 0 && events >= 0 && epoll_ctl(events, EPOLL_CTL_ADD, descriptor, &event) == 0);
+    REQUIRE(pcap_setnonblock(b, 1, error) == 0);
+    REQUIRE(ready_for(descriptor, POLLIN | POLLOUT, 0) == POLLOUT);
+    unsigned sent = fill(b, descriptor, 0, 60), got = 0;
+    REQUIRE(ready_for(descriptor, POLLIN | POLLOUT, 0) == 0 && epoll_wait(events, &event, 1, 0) == 0);
+    /* Frames and no room, frames and room, room alone. */
+    send_frames(a, 0, 1);
+    REQUIRE(ready_for(descriptor, POLLIN | POLLOUT, PATIENCE_MS) == POLLIN);
+    for (; got < sent; got++)
+        REQUIRE(number_of(receive(a, &header)) == got);
+    await_room(descriptor, events, 0);
+    REQUIRE(ready_for(descriptor, POLLIN | POLLOUT, 0) == (POLLIN | POLLOUT));
+    REQUIRE(number_of(receive(b, &header)) == 0);
+    REQUIRE(pcap_dispatch(b, -1, count_and_break, NULL) == 0);
+    REQUIRE(ready_for(descriptor, POLLIN | POLLOUT, 0) == POLLOUT);
+    /* A frame of several slots waits until all of them are free. */
+    sent = fill(b, descriptor, 0, 5000);
+    for (got = 0; got < sent; got++)
+        REQUIRE(number_of(receive(a, &header)) == got);
+    await_room(descriptor, events, 0);
+    REQUIRE(pcap_inject(b, frame(sent, 5000), 5000) == 5000 && number_of(receive(a, &header)) == sent);
+    /* Many times, while one thread reads A, and another one sleeps until B has frames. */
+    pthread_t reader, sleeper;
+    break_after = UINT_MAX;
+    to_break = b;
+    REQUIRE(pthread_create(&reader, NULL, drain, a) == 0);
+    REQUIRE(pthread_create(&sleeper, NULL, read_until_break, b) == 0);
+    for (unsigned waits = sent = 0; sent < MANY_FRAMES;) {
+        if (pcap_inject(b, frame(sent, 60), 60) == 60) {
+            sent++;
+        } else {
+            REQUIRE(errno == EAGAIN);
+            await_room(descriptor, events, waits++);
+        }
+    }
+    REQUIRE(pthread_join(reader, NULL) == 0);
+    pcap_breakloop(b);
+    REQUIRE(pthread_join(sleeper, NULL) == 0);
+    close(events);
+    pcap_close(b);
+    pcap_close(a);
 }
 
 static void echo(unsigned char *user, const struct pcap_pkthdr *header, const unsigned char *bytes)
@@ -391,6 +493,7 @@ static void check_drops(void)
 static void check_system(void)
 {
     pcap_t *a = open_device(device_a, 0), *lo = open_device("lo", 10);
+    REQUIRE(is_writable(pcap_get_selectable_fd(lo), PATIENCE_MS));
     struct bpf_program program;
     REQUIRE(pcap_compile(lo, &program, "ether proto 0x88b5", 1, 0) == 0 && pcap_setfilter(lo, &program) == 0);
     pcap_freecode(&program);
@@ -415,6 +518,8 @@ static void check_fork(void)
 {
     pcap_t *a = open_device(device_a, 10), *b = open_device(device_b, 10);
     struct pcap_pkthdr *header;
+    int descriptor = pcap_get_selectable_fd(b);
+    REQUIRE(descriptor >= 0 && !is_readable(descriptor, 0));
     send_frames(b, 1, 1);
     const unsigned char *held = receive(a, &header);
     REQUIRE(number_of(held) == 1);
@@ -437,6 +542,7 @@ static void check_fork(void)
         REQUIRE(pcap_get_selectable_fd(a) == PCAP_ERROR);
         pcap_breakloop(a);
         pcap_close(a);
+        pcap_close(b);
         /* A device of its own, which sends what it took though nothing closes it. */
         pcap_t *own = open_device("vale0:own", 10);
         send_frames(own, 2, 1);
@@ -444,6 +550,7 @@ static void check_fork(void)
     }
     await_success(child);
     REQUIRE(number_of(receive(a, &header)) == 2);
+    REQUIRE(is_readable(descriptor, PATIENCE_MS));
     send_frames(b, 3, 1);
     REQUIRE(number_of(receive(a, &header)) == 3);
     /* Devices end with their process, though a child of it lives. */
@@ -479,8 +586,9 @@ static const struct {
     void (*run)(void);
 } checks[] = {
     {"breakloop", check_breakloop}, {"descriptor", check_descriptor}, {"timeout", check_timeout},
-    {"full", check_full},           {"both-ways", check_both_ways},   {"frames", check_frames},
-    {"drops", check_drops},         {"system", check_system},         {"fork", check_fork},
+    {"full", check_full},           {"room", check_room},             {"both-ways", check_both_ways},
+    {"frames", check_frames},       {"drops", check_drops},           {"system", check_system},
+    {"fork", check_fork},
 };
 
 static void replay(const char *name)

@@ -1,4 +1,5 @@
-//! The bench's netmap programs under `ringroad run`: the frames of `ringroad bench --path netmap` arrive in order.
+//! The bench's programs over netmap and libpcap under `ringroad run`: the frames of `ringroad bench --path netmap` arrive
+//! in order.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -15,7 +16,8 @@ struct Worker {
 impl Worker {
     fn start(daemon: &Daemon, role: &str, ports: &[&str]) -> Self {
         let program = binary("ringroad");
-        let mut words = vec!["run", "--no-pcap", "--", program.to_str().unwrap(), "bench-worker", role];
+        let other = if role.starts_with("netmap") { "--no-pcap" } else { "--no-netmap" };
+        let mut words = vec!["run", other, "--", program.to_str().unwrap(), "bench-worker", role];
         words.extend(ports.iter().flat_map(|port| ["--port", port]));
         words.extend(["--size", "64", "--burst", "32", "--cpu", "0"]);
         let mut command = daemon.ringroad(&words);
@@ -84,6 +86,23 @@ fn a_netmap_program_passes_frames_between_two_ports_of_a_switch() {
         worker.counted();
         worker.end();
     }
+}
+
+#[test]
+fn a_libpcap_program_forwards_what_another_one_sends() {
+    let daemon = Daemon::start();
+    let mut sink = Worker::start(&daemon, "pcap-receive", &["to}1"]);
+    let mut forwarder = Worker::start(&daemon, "pcap-forward", &["from}1", "to{1"]);
+    let mut source = Worker::start(&daemon, "pcap-send", &["from{1"]);
+    for worker in [&mut sink, &mut forwarder, &mut source] {
+        worker.tell("go");
+    }
+    sink.counted();
+    forwarder.counted();
+    // The receivers go last: a sender waits while its ring is full.
+    source.end();
+    forwarder.end();
+    sink.end();
 }
 
 #[test]

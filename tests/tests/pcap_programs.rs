@@ -309,6 +309,11 @@ fn a_send_to_a_full_ring_waits_or_fails() {
 }
 
 #[test]
+fn the_descriptor_is_writable_while_the_ring_has_room() {
+    check("room", "x{1", "x}1");
+}
+
+#[test]
 fn a_device_belongs_to_the_process_that_opened_it() {
     check("fork", "vale0:a", "vale0:b");
 }

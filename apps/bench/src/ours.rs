@@ -370,33 +370,35 @@ pub(crate) fn source(programs: &Programs) -> Option<StartSource> {
 /// Adds the program over libpcap, with an object before the system's library or without.
 pub(crate) fn enter_libpcap(contestants: &mut Contestants, programs: &Programs, object: Option<&Path>) {
     for path in FramePath::PCAP {
-        let is_receiver = matches!(path, FramePath::Veth(_, InterfaceWork::Rx));
+        let is_receiver = matches!(path, FramePath::Veth(_, InterfaceWork::Rx | InterfaceWork::Io));
         let name = if object.is_some() { "Ringroad (libpcap program)" } else { "libpcap" };
         let memory = match object {
             Some(_) => "rings of 4096 slots, AF_XDP rings of 8192 descriptors, the object's own choice",
             None => "a ring of 2 MiB, libpcap's default",
         };
-        let (role, work_per_frame) = if is_receiver {
-            (WorkerRole::PcapReceive, "a callback of pcap_dispatch counts it, unread")
-        } else {
-            (WorkerRole::PcapSend, "one frame handed to pcap_inject over and over")
+        let (role, work_per_frame) = match path {
+            FramePath::Veth(_, InterfaceWork::Rx) => {
+                (WorkerRole::PcapReceive, "a callback of pcap_dispatch counts it, unread")
+            }
+            FramePath::Veth(_, InterfaceWork::Io) => {
+                (WorkerRole::PcapForward, "a callback of pcap_dispatch hands it to pcap_inject")
+            }
+            _ => (WorkerRole::PcapSend, "one frame handed to pcap_inject over and over"),
         };
         let (own, preloaded) = (programs.clone(), object.map(Path::to_owned));
         let start = move |task: &Task<'_>| {
-            let (device, daemon) = match preloaded {
+            let daemon = match preloaded {
                 // The daemon of a receiver runs on the receiver's processor, since the source uses the second
                 // processor.
                 Some(_) if is_receiver => {
-                    let daemon = start_daemon(&own, task, Some(task.cpu))?;
-                    (format!("xdp:{}", task.interface()), Some((daemon, DaemonPart::SharesProcessor)))
+                    Some((start_daemon(&own, task, Some(task.cpu))?, DaemonPart::SharesProcessor))
                 }
-                Some(_) => {
-                    let daemon = start_daemon(&own, task, None)?;
-                    (format!("xdp:{}", task.interface()), Some((daemon, DaemonPart::None)))
-                }
-                None => (task.interface().to_owned(), None),
+                Some(_) => Some((start_daemon(&own, task, None)?, DaemonPart::None)),
+                None => None,
             };
-            let turn = start_worker(&own, role, vec![device], task, preloaded.as_deref())?;
+            let scheme = if preloaded.is_some() { "xdp:" } else { "" };
+            let devices = task.interfaces.iter().map(|interface| format!("{scheme}{interface}")).collect();
+            let turn = start_worker(&own, role, devices, task, preloaded.as_deref())?;
             Ok(Turn { daemon, memory: None, ..turn })
         };
         let contestant = ProgramContestant {

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::FCS_BYTES;
 pub use frame::template;
 pub use generator::session as generator_session;
-use libpcap::{Capturer, Injector};
+use libpcap::{Capturer, Injector, PcapForwarder};
 use netmap::{NetmapCalls, NetmapOneWay, NetmapSink, NetmapSource};
 pub use roles::RoleStep;
 use roles::{Fill, Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
@@ -72,6 +72,8 @@ pub enum WorkerRole {
     PcapSend,
     /// Receives by `pcap_dispatch` on a device of the loaded libpcap.
     PcapReceive,
+    /// Receives on one device of the loaded libpcap, and sends each frame on another by `pcap_inject`.
+    PcapForward,
     /// Does the work of [`WorkerRole::Source`] as a program written for netmap, with a sync for each burst.
     NetmapSyncSource,
     /// Does the work of [`WorkerRole::Source`] as a program written for netmap, with `poll`.
@@ -391,6 +393,7 @@ pub fn turns(
         }
         WorkerRole::PcapSend => Box::new(Injector::open(name()?, slot_bytes).map_err(refused)?),
         WorkerRole::PcapReceive => Box::new(Capturer::open(name()?).map_err(refused)?),
+        WorkerRole::PcapForward => Box::new(PcapForwarder::open(names(options)?).map_err(refused)?),
         WorkerRole::NetmapSyncSource => Box::new(netmap_source(NetmapCalls::Sync)?),
         WorkerRole::NetmapPollSource => Box::new(netmap_source(NetmapCalls::Poll)?),
         WorkerRole::NetmapSyncSink => Box::new(netmap_sink(NetmapCalls::Sync)?),

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* poll and ppoll of arrays with devices, pipes, negative numbers and what is not open. */
 #define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "device.h"
@@ -87,6 +92,29 @@ static void signals(struct port *b)
     CHECK(ppoll(&one, 1, &(struct timespec){0, -1}, &none) == -1 && errno == EINVAL);
 }
 
+/* A ready device is found without a system call, if the array is a variable that was polled before. */
+static void without_system_calls(struct port *port)
+{
+    struct sock_filter no_ppoll[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ppoll, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof(no_ppoll) / sizeof(*no_ppoll), .filter = no_ppoll};
+    struct pollfd one = {.fd = port->fd, .events = POLLOUT};
+    int i;
+
+    CHECK(poll(&one, 1, -1) == 1);
+    NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    NEED(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    for (i = 0; i < 100; i++) {
+        one.revents = 0;
+        CHECK(poll(&one, 1, -1) == 1 && one.revents == POLLOUT);
+    }
+    CHECK(syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0) == -1 && errno == ENOSYS);
+}
+
 int main(void)
 {
     struct port a, b;
@@ -103,5 +131,6 @@ int main(void)
     mixed(&a, &b);
     sleeps(&a, &b);
     signals(&b);
+    without_system_calls(&b);
     return CHECK_RESULT();
 }

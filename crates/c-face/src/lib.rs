@@ -1,7 +1,9 @@
 //! Code that the libraries for programs in C share: a failure is an errno for the program and a sentence for its user.
-//! Functions of other libraries are found when they are needed. A call that waits has a time limit.
+//! Functions of other libraries are found when they are needed. A call that waits has a time limit. Signals can wait.
 #![deny(missing_docs)]
 #![allow(unsafe_code)]
+
+mod blocked_signals;
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -10,6 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
+
+pub use blocked_signals::BlockedSignals;
 
 /// The calling thread's `errno`.
 #[must_use]

@@ -1,6 +1,8 @@
 //! Hooks of `poll` and `ppoll` for arrays with devices in them.
 
+use std::cell::Cell;
 use std::ffi::c_int;
+use std::ops::Range;
 
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use ringroad_c_face::TimeLimit;
@@ -17,9 +19,49 @@ fn length(count: nfds_t) -> usize {
     count as u32 as usize
 }
 
-/// Checks as poll(2) does that the kernel can read and write `count` structures at `fds`, and polls that many: the kernel
-/// does so once, without waiting. That takes a system call, but a program may pass any pointer.
+/// Maximum distance of an array from the top of the stack that counts as on the stack, bytes.
+const STACK_BYTES: usize = 64 << 10;
+/// Maximum number of structures in an array on the stack that is not checked again.
+const FEW: usize = 64;
+const PAGE_BYTES: usize = 4096;
+
+thread_local! {
+    /// Pages of the thread's stack in which the last array was checked.
+    static CHECKED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// Addresses of an array of few structures, if it can be in a caller's frame.
+#[inline]
+fn on_stack(fds: *mut pollfd, count: usize) -> Option<Range<usize>> {
+    let own = 0u8;
+    let (top, start) = ((&raw const own).addr(), fds.addr());
+    let is_near = start > top && start - top < STACK_BYTES;
+    (is_near && count <= FEW).then(|| start..start + count * size_of::<pollfd>())
+}
+
+/// Checks as poll(2) does that the kernel can read and write `count` structures at `fds`: a program may pass any
+/// pointer.
+///
+/// The callers' part of a stack stays mapped. So most programs, whose array is a variable, pay for one check.
+#[inline]
 fn check_array(fds: *mut pollfd, count: nfds_t) -> Result<(), Errno> {
+    let stack = on_stack(fds, length(count));
+    let (first, end) = CHECKED.get();
+    if let Some(array) = &stack
+        && first <= array.start
+        && array.end <= end
+    {
+        return Ok(());
+    }
+    poll_array(fds, count)?;
+    if let Some(array) = stack {
+        CHECKED.set((array.start & !(PAGE_BYTES - 1), array.end.next_multiple_of(PAGE_BYTES)));
+    }
+    Ok(())
+}
+
+/// Lets the kernel poll `count` structures at `fds` once, without waiting: it reads and writes all of them.
+fn poll_array(fds: *mut pollfd, count: nfds_t) -> Result<(), Errno> {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     let (limit, no_mask) = (&raw mut now, std::ptr::null::<sigset_t>());
     let before = errno::get();

@@ -3,23 +3,21 @@
 //! whole.
 
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use libc::sigset_t;
+use ringroad_c_face::BlockedSignals;
 
 /// A table with its lock, and the number of its entries for a quick check without the lock.
 pub(crate) struct SignalSafeLock<T> {
     count: AtomicUsize,
     count_of: fn(&T) -> usize,
     taken: AtomicBool,
-    /// Signals that the lock's holder had blocked before it took the lock.
-    mask: UnsafeCell<MaybeUninit<sigset_t>>,
+    /// The holder's signals, which wait.
+    signals: UnsafeCell<Option<BlockedSignals>>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the holder of `taken` accesses `mask` and `value`.
+// SAFETY: only the holder of `taken` accesses `signals` and `value`.
 unsafe impl<T: Send> Sync for SignalSafeLock<T> {}
 
 impl<T> SignalSafeLock<T> {
@@ -29,7 +27,7 @@ impl<T> SignalSafeLock<T> {
             count: AtomicUsize::new(0),
             count_of,
             taken: AtomicBool::new(false),
-            mask: UnsafeCell::new(MaybeUninit::uninit()),
+            signals: UnsafeCell::new(None),
             value: UnsafeCell::new(value),
         }
     }
@@ -54,26 +52,20 @@ impl<T> SignalSafeLock<T> {
 
     /// Takes the lock without access to the value; [`Self::give_back`] must follow on this thread, or in its child.
     pub(crate) fn take(&self) {
-        let mut all = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: the call fills the set.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        let mut before = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: both sets belong to this function; the second is written.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        let signals = BlockedSignals::new();
         while self.taken.swap(true, Ordering::Acquire) {
             rustix::thread::sched_yield();
         }
         // SAFETY: the lock is held.
-        unsafe { *self.mask.get() = before };
+        unsafe { *self.signals.get() = Some(signals) };
     }
 
     /// Releases the lock.
     pub(crate) fn give_back(&self) {
-        // SAFETY: the lock is held, and the mask was written when it was taken.
-        let before = unsafe { *self.mask.get() };
+        // SAFETY: the lock is held.
+        let signals = unsafe { &mut *self.signals.get() }.take();
         self.taken.store(false, Ordering::Release);
-        // SAFETY: the set was written by the same function in `take`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+        drop(signals);
     }
 }
 

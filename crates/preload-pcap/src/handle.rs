@@ -4,7 +4,7 @@ mod settings;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use libc::{c_char, c_int};
@@ -16,7 +16,7 @@ use crate::device;
 use crate::error::{PcapError, contained};
 use crate::inject;
 use crate::registry;
-use crate::session::Session;
+use crate::session::{Carrier, Session};
 use crate::statistics::DropCounters;
 pub(crate) use settings::{Settings, stamp_type};
 
@@ -37,10 +37,12 @@ pub(crate) struct Handle {
 /// State of an activated handle.
 #[derive(Debug)]
 pub(crate) struct Active {
-    session: Mutex<Session>,
+    session: Arc<Mutex<Session>>,
+    /// Thread of the descriptor that the program polls.
+    carrier: OnceLock<Carrier>,
     port_descriptor: RawFd,
     /// Wakes a thread that sleeps until frames come.
-    pub(crate) nudge: OwnedFd,
+    pub(crate) nudge: Arc<OwnedFd>,
     reading: AtomicBool,
     /// Maximum time that a read waits; `None` is without limit.
     pub(crate) timeout: Option<Duration>,
@@ -200,8 +202,11 @@ impl Active {
             .map(|queue| u64::from(queue.rx().slot_count()) * u64::from(queue.rx().buffer_bytes()))
             .sum();
         let port_descriptor = std::os::fd::AsFd::as_fd(&port).as_raw_fd();
+        let nudge = Arc::new(nudge);
+        let session = Session::new(port, settings.snaplen().cast_unsigned(), Arc::clone(&nudge));
         Ok(Self {
-            session: Mutex::new(Session::new(port, settings.snaplen().cast_unsigned())),
+            session: Arc::new(Mutex::new(session)),
+            carrier: OnceLock::new(),
             port_descriptor,
             nudge,
             reading: AtomicBool::new(false),
@@ -218,6 +223,17 @@ impl Active {
     #[inline]
     pub(crate) fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Descriptor for select, poll and epoll.
+    pub(crate) fn selectable_descriptor(&self) -> Result<RawFd, PcapError> {
+        let mut session = self.session();
+        if session.selectable_descriptor().is_none() {
+            let carrier = session.make_selectable(&self.session)?;
+            // There is none yet: the session, which is locked, had no descriptor.
+            let _ = self.carrier.set(carrier);
+        }
+        session.selectable_descriptor().ok_or_else(PcapError::not_activated)
     }
 
     /// Takes the permission to read. Fails while another thread, or the calling callback, reads.
@@ -238,12 +254,23 @@ impl Active {
 
     /// Wakes a thread that sleeps until frames come.
     pub(crate) fn nudge(&self) {
-        let _ = rustix::io::write(&self.nudge, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.nudge, &1u64.to_ne_bytes());
     }
 
     /// Takes the signal that woke a thread.
     pub(crate) fn take_nudge(&self) {
-        let _ = rustix::io::read(&self.nudge, &mut [0; 8]);
+        let _ = rustix::io::read(&*self.nudge, &mut [0; 8]);
+    }
+}
+
+impl Drop for Active {
+    /// Ends the descriptor's thread before the port. A child of the process has a copy of the handle, but no such
+    /// thread.
+    fn drop(&mut self) {
+        match self.carrier.take() {
+            Some(carrier) if self.process.is_here() => carrier.end(),
+            carrier => std::mem::forget(carrier),
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use crate::handle::{Active, Handle};
 
 /// Number of checks of a full ring before the program sleeps: slots come back in bursts, soon after each other.
 const CHECKS: u32 = 64;
-/// Maximum sleep between two checks of a full ring. A reading thread that wakes may consume this thread's signal.
+/// Maximum sleep between two checks of a full ring. Another thread of the device that wakes may consume this thread's
+/// signal, and no signal announces the second slot for a long frame.
 const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// Time after which a closing device gives up if no frame leaves: the link is down, or the datapath has stopped.
@@ -83,12 +84,14 @@ pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
         let tx = session.port.tx();
         if tx.send(frame)? {
             tx.sync()?;
+            session.settle_sent();
             return Ok(len);
         }
         if tx.sync()? > 0 {
             continue;
         }
         if handle.is_nonblocking() {
+            session.settle_refused(frame.len())?;
             return Err(NotSent::new(Errno::AGAIN, "the ring is full: try again when frames have left it"));
         }
         if checks < CHECKS {
@@ -97,19 +100,17 @@ pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
             continue;
         }
         if session.arm(Interest::Tx)? {
-            continue;
+            session.settle();
+            if session.has_room_for(frame.len()) {
+                continue;
+            }
         }
         drop(session);
         let mut set = [PollFd::from_borrowed_fd(active.port_descriptor(), PollFlags::IN)];
         let polled = poll(&mut set, Some(&LONGEST_SLEEP));
         session = active.session();
         session.disarm()?;
-        if session.reader_sleeps {
-            // `disarm` has withdrawn the reader's announcement as well.
-            active.nudge();
-        } else {
-            session.settle()?;
-        }
+        session.settle();
         match polled {
             Ok(_) => {}
             Err(Errno::INTR) => {

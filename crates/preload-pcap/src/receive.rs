@@ -159,7 +159,7 @@ impl<'a> Reading<'a> {
     fn gather(&mut self) {
         self.session = None;
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(self.ring_slots) * GATHER_NS_PER_SLOT };
-        let mut set = [PollFd::new(&self.active.nudge, PollFlags::IN)];
+        let mut set = [PollFd::new(&*self.active.nudge, PollFlags::IN)];
         // A signal ends the wait early, and the next check finds out.
         if poll(&mut set, Some(&timeout)).is_ok_and(|ready| ready > 0) {
             self.active.take_nudge();
@@ -171,6 +171,7 @@ impl<'a> Reading<'a> {
         let active = self.active;
         let (session, _) = self.session();
         if session.arm(Interest::Rx)? {
+            session.settle();
             return Ok(true);
         }
         session.reader_sleeps = true;
@@ -178,7 +179,7 @@ impl<'a> Reading<'a> {
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut set = [
             PollFd::from_borrowed_fd(active.port_descriptor(), PollFlags::IN),
-            PollFd::new(&active.nudge, PollFlags::IN),
+            PollFd::new(&*active.nudge, PollFlags::IN),
         ];
         let polled = poll(&mut set, timeout.as_ref());
         let nudged = !set[1].revents().is_empty();
@@ -188,6 +189,7 @@ impl<'a> Reading<'a> {
         let (session, _) = self.session();
         session.reader_sleeps = false;
         session.disarm()?;
+        session.settle();
         match polled {
             Ok(0) => Ok(false),
             // A signal handler may have requested the end of the loop.
@@ -217,8 +219,7 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         let (session, batch) = self.session();
         session.batch = std::mem::take(batch);
-        // An error of the port is ignored here: the next call fails too, and can report it.
-        let _ = session.settle();
+        session.settle();
     }
 }
 

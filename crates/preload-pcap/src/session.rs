@@ -6,7 +6,8 @@
 mod arrivals;
 mod selectable;
 
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::{Arc, Mutex};
 
 use ringroad::{Interest, Port, PortError, slot_flags};
 
@@ -15,7 +16,8 @@ use crate::error::PcapError;
 use crate::filter::Filter;
 use crate::system::DeadHandle;
 use arrivals::Arrivals;
-use selectable::Selectable;
+pub(crate) use selectable::Carrier;
+use selectable::{Selectable, Watch};
 
 /// Maximum number of frames that one read of the ring returns.
 pub(crate) const BATCH_FRAMES: usize = 64;
@@ -92,6 +94,8 @@ pub(crate) struct Session {
     /// Header of that frame.
     pub(crate) header: Option<PacketHeader>,
     selectable: Option<Selectable>,
+    /// Eventfd that wakes a thread which sleeps until frames come.
+    nudge: Arc<OwnedFd>,
     /// Whether frames came since a read last waited.
     pub(crate) flowing: bool,
     /// Whether a thread sleeps until frames come.
@@ -103,8 +107,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Takes over an open port. Frames longer than `snaplen` bytes are cut.
-    pub(crate) fn new(mut port: Port, snaplen: u32) -> Self {
+    /// Takes over an open port. Frames longer than `snaplen` bytes are cut. `nudge` wakes its reader.
+    pub(crate) fn new(mut port: Port, snaplen: u32, nudge: Arc<OwnedFd>) -> Self {
         let arrivals = port.queues().iter_mut().map(|queue| Arrivals::new(queue.rx().slot_count())).collect();
         Self {
             port,
@@ -118,6 +122,7 @@ impl Session {
             held: None,
             header: None,
             selectable: None,
+            nudge,
             flowing: false,
             reader_sleeps: false,
             passed: 0,
@@ -129,14 +134,19 @@ impl Session {
         self.port.rx().slot_count()
     }
 
-    /// Prepares a read: releases the slots that the program read last, and makes the descriptor that it polls not
-    /// readable.
+    /// Prepares a read: releases the slots that the program read last. No signals are needed while it reads, except for
+    /// room in a full ring: a read may last long, and another thread may wait for the room.
     pub(crate) fn begin_read(&mut self) -> Result<(), PortError> {
+        self.expect_no_failure()?;
         if let Some((queue, slots)) = self.held.take() {
             self.release_slots(queue, slots)?;
         }
-        if self.selectable.as_mut().is_some_and(Selectable::disarm) {
-            self.port.disarm()?;
+        if let Some(selectable) = &mut self.selectable
+            && selectable.announced
+            && selectable.is_writable()
+        {
+            selectable.announced = false;
+            self.disarm()?;
         }
         Ok(())
     }
@@ -291,10 +301,22 @@ impl Session {
         Ok(self.scratch.as_ptr())
     }
 
-    /// Announces that the program will sleep until there are frames, or room to send. Returns true if it must not
-    /// sleep, because there are some already.
+    /// Announces that the program will sleep until there are frames, or room to send in the first queue, by which all
+    /// frames leave. Returns true if it must not sleep, because there are some already. That may have withdrawn the
+    /// announcements of other threads: [`Session::settle`] must follow.
     pub(crate) fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
-        let ready = self.port.arm(interest)?;
+        let mut ready = false;
+        let queues = self.port.queues();
+        for (number, queue) in queues.iter_mut().enumerate() {
+            match (number, interest) {
+                (0, _) => ready |= queue.arm(interest)?,
+                (_, Interest::Tx) => {}
+                _ => ready |= queue.arm(Interest::Rx)?,
+            }
+        }
+        if ready && queues.len() > 1 {
+            self.port.disarm()?;
+        }
         self.note_all();
         Ok(ready)
     }
@@ -310,30 +332,134 @@ impl Session {
         (0..self.arrivals.len()).for_each(|queue| self.note_arrivals(queue));
     }
 
-    /// Descriptor for select, poll and epoll, readable while there are frames.
-    pub(crate) fn selectable_descriptor(&mut self) -> Result<RawFd, PcapError> {
-        if self.selectable.is_none() {
-            let made = Selectable::new(self.port.as_fd());
-            let failed = |errno| PcapError::new(format!("making a descriptor to poll: {errno}"));
-            self.selectable = Some(made.map_err(failed)?);
-            self.settle()?;
-        }
-        self.selectable.as_ref().map(Selectable::descriptor).ok_or_else(PcapError::not_activated)
+    /// Descriptor for select, poll and epoll; `None` before [`Session::make_selectable`].
+    pub(crate) fn selectable_descriptor(&self) -> Option<RawFd> {
+        self.selectable.as_ref().map(Selectable::descriptor)
     }
 
-    /// Updates the descriptor that programs poll: it is readable if frames are left.
-    pub(crate) fn settle(&mut self) -> Result<(), PortError> {
-        if self.selectable.is_none() {
-            return Ok(());
+    /// Makes the descriptor for select, poll and epoll, and returns its thread. `shared` is this session.
+    pub(crate) fn make_selectable(&mut self, shared: &Arc<Mutex<Self>>) -> Result<Carrier, PcapError> {
+        let failed = |error| PcapError::new(format!("making a descriptor to poll: {error}"));
+        let carrier = Carrier::start(self, shared).map_err(failed)?;
+        self.settle();
+        Ok(carrier)
+    }
+
+    /// Restores the announcements of sleeping threads, and updates the descriptor that programs poll. Called after each
+    /// change: after reads, sends, and the end of a thread's sleep.
+    pub(crate) fn settle(&mut self) {
+        if self.reader_sleeps {
+            // It announces its sleep again, unless there are frames.
+            let _ = rustix::io::write(&*self.nudge, &1u64.to_ne_bytes());
         }
-        let ready = self.is_ready() || self.arm(Interest::Rx)?;
+        let watch = self.update_selectable();
+        let watch = self.unless_failed(watch);
         if let Some(selectable) = &mut self.selectable {
-            selectable.tell(ready);
+            selectable.require(watch);
         }
+    }
+
+    /// As [`Session::settle`] after a send, which seldom changes whether there is room.
+    #[inline]
+    pub(crate) fn settle_sent(&mut self) {
+        let Some(selectable) = &mut self.selectable else { return };
+        selectable.wanted_slots = 1;
+        if selectable.is_writable() != (self.port.tx().available() > 0) {
+            self.settle();
+        }
+    }
+
+    /// As [`Session::settle`] when there is no room for a frame of `bytes` bytes.
+    pub(crate) fn settle_refused(&mut self, bytes: usize) -> Result<(), PortError> {
+        self.expect_no_failure()?;
+        let wanted = self.slots_for(bytes);
+        if let Some(selectable) = &mut self.selectable {
+            selectable.wanted_slots = wanted;
+        }
+        self.settle();
         Ok(())
     }
 
-    fn is_ready(&mut self) -> bool {
-        self.port.queues().iter().any(|queue| queue.is_ready(Interest::Rx))
+    /// Whether the transmit ring has room for a frame of `bytes` bytes, as of the last sync.
+    pub(crate) fn has_room_for(&mut self, bytes: usize) -> bool {
+        self.port.tx().available() >= self.slots_for(bytes)
+    }
+
+    /// Number of slots that a frame of `bytes` bytes takes.
+    fn slots_for(&mut self, bytes: usize) -> u32 {
+        let slot_bytes = self.port.tx().buffer_bytes().min(u16::MAX.into());
+        bytes.div_ceil(slot_bytes as usize) as u32
+    }
+
+    /// Updates the descriptor after a signal or an order, and returns what its thread has to wait for. A reader that
+    /// sleeps gets the same signals, and settles by itself.
+    fn carry_signals(&mut self) -> Watch {
+        let watch = if self.reader_sleeps { Ok(Watch::Orders) } else { self.update_after_signal() };
+        let watch = self.unless_failed(watch);
+        if let Some(selectable) = &mut self.selectable {
+            selectable.watches(watch);
+        }
+        watch
+    }
+
+    fn update_after_signal(&mut self) -> Result<Watch, PortError> {
+        self.disarm()?;
+        let watch = self.update_selectable()?;
+        if self.selectable.as_ref().is_some_and(|selectable| selectable.announced) {
+            // The signal may have been the end of the daemon.
+            self.port.check()?;
+        }
+        Ok(watch.max(Watch::Port))
+    }
+
+    /// Updates the descriptor, and announces a sleep for what it is not ready for. Returns what its thread must wait
+    /// for.
+    fn update_selectable(&mut self) -> Result<Watch, PortError> {
+        loop {
+            let Some(selectable) = self.selectable.as_ref().filter(|selectable| !selectable.failed) else {
+                return Ok(Watch::Orders);
+            };
+            let wanted = selectable.wanted_slots;
+            let (readable, free) = (self.port.is_ready(Interest::Rx), self.port.tx().available());
+            let missing = match (readable, free > 0) {
+                (true, true) => None,
+                (false, true) => Some(Interest::Rx),
+                (true, false) => Some(Interest::Tx),
+                (false, false) => Some(Interest::Both),
+            };
+            if let Some(interest) = missing
+                && self.arm(interest)?
+            {
+                continue;
+            }
+            if let Some(selectable) = &mut self.selectable {
+                selectable.announced = missing.is_some();
+                selectable.tell(readable, free >= wanted);
+            }
+            return Ok(match missing {
+                _ if free > 0 && free < wanted => Watch::PortAndTime,
+                Some(_) => Watch::Port,
+                None => Watch::Orders,
+            });
+        }
+    }
+
+    /// If the port has failed, makes the descriptor readable and writable, so that the program learns of it.
+    fn unless_failed(&mut self, watch: Result<Watch, PortError>) -> Watch {
+        watch.unwrap_or_else(|_| {
+            if let Some(selectable) = &mut self.selectable {
+                selectable.failed = true;
+                selectable.tell(true, true);
+            }
+            Watch::Orders
+        })
+    }
+
+    /// Fails if the port was found to have failed while the program polled.
+    fn expect_no_failure(&mut self) -> Result<(), PortError> {
+        match &self.selectable {
+            Some(selectable) if selectable.failed => self.port.check(),
+            _ => Ok(()),
+        }
     }
 }

@@ -52,6 +52,20 @@ impl LivePcap {
         let told = || CStr::from_bytes_until_nul(&error).unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { handle: NonNull::new(handle).ok_or_else(told)?, library })
     }
+
+    /// Function `pcap_inject`.
+    fn inject(&self) -> Result<Inject, String> {
+        let inject = function(self.library, c"pcap_inject")?;
+        // SAFETY: the function with that name in libpcap has this type.
+        Ok(unsafe { std::mem::transmute::<*mut c_void, Inject>(inject) })
+    }
+
+    /// Function `pcap_dispatch`.
+    fn dispatch(&self) -> Result<Dispatch, String> {
+        let dispatch = function(self.library, c"pcap_dispatch")?;
+        // SAFETY: the function with that name in libpcap has this type.
+        Ok(unsafe { std::mem::transmute::<*mut c_void, Dispatch>(dispatch) })
+    }
 }
 
 fn function(library: NonNull<c_void>, name: &CStr) -> Result<*mut c_void, String> {
@@ -70,9 +84,7 @@ pub(super) struct Injector {
 impl Injector {
     pub(super) fn open(name: &str, slot_bytes: u32) -> Result<Self, String> {
         let device = LivePcap::open(name)?;
-        // SAFETY: the function with that name in libpcap has this type.
-        let inject: Inject = unsafe { std::mem::transmute(function(device.library, c"pcap_inject")?) };
-        Ok(Self { device, inject, frame: template(1, 2, slot_bytes) })
+        Ok(Self { inject: device.inject()?, device, frame: template(1, 2, slot_bytes) })
     }
 }
 
@@ -99,9 +111,7 @@ pub(super) struct Capturer {
 impl Capturer {
     pub(super) fn open(name: &str) -> Result<Self, String> {
         let device = LivePcap::open(name)?;
-        // SAFETY: the function with that name in libpcap has this type.
-        let dispatch: Dispatch = unsafe { std::mem::transmute(function(device.library, c"pcap_dispatch")?) };
-        Ok(Self { device, dispatch })
+        Ok(Self { dispatch: device.dispatch()?, device })
     }
 }
 
@@ -118,6 +128,66 @@ impl RoleStep for Capturer {
         let counter: *mut u64 = received;
         // SAFETY: the device is open, and the callback gets the counter that it expects.
         let status = unsafe { (self.dispatch)(self.device.handle.as_ptr(), -1, count, counter.cast()) };
-        if status < 0 { Err(PortError::Device(format!("pcap_dispatch returned {status}"))) } else { Ok(()) }
+        dispatched(status)
+    }
+}
+
+/// Result of `pcap_dispatch`.
+fn dispatched(status: c_int) -> Result<(), PortError> {
+    if status < 0 { Err(PortError::Device(format!("pcap_dispatch returned {status}"))) } else { Ok(()) }
+}
+
+/// Forwarder of frames from one device to another.
+pub(super) struct PcapForwarder {
+    from: LivePcap,
+    dispatch: Dispatch,
+    to: Outlet,
+}
+
+/// Device by which a forwarder sends.
+struct Outlet {
+    device: LivePcap,
+    inject: Inject,
+    sent: u64,
+}
+
+impl PcapForwarder {
+    pub(super) fn open([from, to]: [&str; 2]) -> Result<Self, String> {
+        let (from, device) = (LivePcap::open(from)?, LivePcap::open(to)?);
+        Ok(Self {
+            dispatch: from.dispatch()?,
+            from,
+            to: Outlet { inject: device.inject()?, device, sent: 0 },
+        })
+    }
+}
+
+/// Start of `struct pcap_pkthdr`, by pcap(3PCAP).
+#[repr(C)]
+struct Header {
+    stamp: libc::timeval,
+    captured_bytes: u32,
+}
+
+/// Sends one frame by the [`Outlet`] at `outlet`.
+unsafe extern "C" fn forward(outlet: *mut u8, header: *const c_void, frame: *const u8) {
+    // SAFETY: the caller of `pcap_dispatch` passed an outlet, which nothing else uses meanwhile.
+    let outlet = unsafe { &mut *outlet.cast::<Outlet>() };
+    // SAFETY: libpcap passes the frame's header.
+    let header = unsafe { &*header.cast::<Header>() };
+    let bytes = header.captured_bytes as usize;
+    // SAFETY: the device is open, and libpcap passes that many bytes.
+    let injected = unsafe { (outlet.inject)(outlet.device.handle.as_ptr(), frame.cast(), bytes) };
+    outlet.sent += u64::from(injected > 0);
+}
+
+impl RoleStep for PcapForwarder {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
+        let outlet: *mut Outlet = &raw mut self.to;
+        // SAFETY: the device is open, and the callback gets the outlet that it expects.
+        let status = unsafe { (self.dispatch)(self.from.handle.as_ptr(), -1, forward, outlet.cast()) };
+        let [sent, _] = &mut tally.directions_frames;
+        *sent = self.to.sent;
+        dispatched(status)
     }
 }

@@ -20,17 +20,17 @@ use crate::verb::MainVerb;
 /// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
 /// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root,
 /// and makes its interfaces in its own network namespaces), gen (the generator, with signatures and without, against
-/// testpmd's txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object and
-/// without; needs root), netmap (a program written for netmap beside the native one, over a pipe and over a switch),
-/// cores (the same on one to four cores, each with a pipe of its own), and send (one frame's send step by step, beside
-/// system calls on sockets; needs root). Ratios come first; absolute figures mean something only beside them. Peers
-/// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
+/// testpmd's txonly and flowgen, trafgen and tcpreplay), pcap (a program that sends, receives or forwards over libpcap,
+/// with Ringroad's object and without; needs root), netmap (a program written for netmap beside the native one, over a
+/// pipe and over a switch), cores (the same on one to four cores, each with a pipe of its own), and send (one frame's
+/// send step by step, beside system calls on sockets; needs root). Ratios come first; absolute figures mean something
+/// only beside them. Peers need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     comparison: Option<OtherComparison>,
-    /// Measure only the decisive points, in about ten minutes (the default)
+    /// Measure only the decisive points, in about a quarter of an hour (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Measure all sizes and bursts, which takes long; an estimate is printed first

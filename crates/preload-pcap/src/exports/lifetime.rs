@@ -230,5 +230,5 @@ for_handles! {
 }
 
 fn descriptor(handle: &Handle) -> Result<c_int, PcapError> {
-    handle.active()?.session().selectable_descriptor()
+    handle.active()?.selectable_descriptor()
 }
