@@ -16,6 +16,8 @@ from ringroad_lab.message_size.sweep import joined_stations, station_cable, swee
 from ringroad_lab.message_size.watch import SweepWatch
 from ringroad_lab.method.interface import DisturbedRepeats
 from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.scenario.cpu_layout import lay_out_stations
+from ringroad_lab.scenario.model import Cpus
 from ringroad_lab.trial import DisturbanceLimits
 from sandboxed import answer
 
@@ -24,14 +26,13 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
     host = LocalHost()
     try:
         dut_type = DUTS[request["driver"]]
-        usable = os.sched_getaffinity(0)
-        dut = dut_type(
-            dut_type.settings_type.model_validate(request["dut_settings"]), Placement(host, frozenset({max(usable)}), huge_pages=False)
-        )
         settings = MessageSizeSettings.model_validate(request["settings"])
-        placement = Placement(host, frozenset({min(usable)}))
+        usable = os.sched_getaffinity(0)
+        layout = lay_out_stations(Cpus(), usable, settings)
+        first, second = layout.guests
+        dut = dut_type(dut_type.settings_type.model_validate(request["dut_settings"]), Placement(host, layout.dut, huge_pages=False))
         kind = station_cable(request["driver"], settings)
-        with joined_stations(dut, kind, settings, (placement, placement)) as stations:
+        with joined_stations(dut, kind, settings, (Placement(host, first), Placement(host, second))) as stations:
             if request["kill"]:
                 stations[1].processes()[0].stop(0.0)
             limits = DisturbanceLimits()

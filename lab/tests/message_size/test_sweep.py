@@ -61,9 +61,12 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
 
 
 @needs_programs
-@pytest.mark.parametrize(("veth_mode", "is_within_kernel"), [("xdp", False), ("kernel", True)])
-def test_messages_between_ports_of_containers_pass_within_the_kernel(veth_mode: str, is_within_kernel: bool) -> None:
-    answer = sweep("ringroad", dut_settings={"veth_mode": veth_mode}, tools=("sockperf-tcp",), max_bytes=16)
+@pytest.mark.parametrize(
+    ("dut_settings", "is_within_kernel"),
+    [({"veth_mode": "xdp", "shared_buffers": True}, False), ({"veth_mode": "kernel"}, True)],
+)
+def test_messages_between_ports_of_containers_pass_within_the_kernel(dut_settings: dict[str, Any], is_within_kernel: bool) -> None:
+    answer = sweep("ringroad", dut_settings=dut_settings, tools=("sockperf-tcp",), max_bytes=16)
     assert "error" not in answer, answer
     assert answer["outcome"]["status"] == "ok"
     assert ("a way within the kernel" in answer["modes"]["1"]) is is_within_kernel
@@ -88,7 +91,7 @@ GUESTS = [
 @needs_qemu
 @pytest.mark.parametrize(("driver", "cable", "tool"), GUESTS)
 def test_messages_go_back_and_forth_between_virtual_machines(driver: str, cable: str, tool: str) -> None:
-    answer = sweep(driver, stations="guests", tools=(tool,), max_bytes=16, perturbation_bytes=0)
+    answer = sweep(driver, stations="guests", placement="device-apart", tools=(tool,), max_bytes=16, perturbation_bytes=0)
     assert "error" not in answer, answer
     assert answer["cable"] == cable
     assert {"QEMU", "Linux (guest)"} == set(answer["versions"])
@@ -110,7 +113,7 @@ def test_messages_go_back_and_forth_between_virtual_machines(driver: str, cable:
 @needs_programs
 @needs_qemu
 def test_a_virtual_machine_that_ends_is_reported() -> None:
-    answer = sweep("ringroad", stations="guests", tools=("sockperf-udp",), max_bytes=16, kill=True)
+    answer = sweep("ringroad", stations="guests", placement="device-apart", tools=("sockperf-udp",), max_bytes=16, kill=True)
     assert answer["error"] == "GuestError"
     assert "station2 (QEMU) ended" in answer["text"]
 

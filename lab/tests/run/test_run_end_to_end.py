@@ -21,6 +21,7 @@ from fabricated_runs import fabricated_run
 from processes import descendants
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.job_environment import job_environment
+from ringroad_lab.method.message_size import PLACEMENTS
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import Verdict
@@ -190,7 +191,11 @@ def test_message_sizes_are_swept_between_stations(lab: Lab, scenario: str, watch
     assert {curve.name for curve in measurement.outcome.curves} >= {"netpipe latency", "sockperf-udp throughput"}
     assert measurement.dut_counters["1.rx_frames"] > 0
     assert record.duts[0].versions
-    assert {"1", "2", "stations"} == set(record.duts[0].ports)
+    ports = record.duts[0].ports
+    assert set(ports) == {"1", "2", "stations"}
+    used = {role: cpus.replace(" ", "") for role, cpus in record.facts["processors used"].items()}
+    assert ports["stations"].endswith(f"on processors {used['station1']} and {used['station2']}; device on {used['dut']}")
+    assert any(PLACEMENTS["stations-apart" if scenario == "MESSAGE_SIZES" else "device-apart"] in text for text in record.deviations)
     memory = [series.subject for series in record.series if series.name == "resident memory"]
     assert {subject.removeprefix("ringroad: ").rpartition(" (")[0] for subject in memory} == watched
 

@@ -192,6 +192,10 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
             '[dut.ringroad.settings]\nveth_mode = "kernel"\nforwarding = "rules"',
             'dut.ringroad.settings: veth_mode = "kernel" needs forwarding = "learn"',
         ),
+        (
+            '[dut.ringroad.settings]\nshared_buffers = true\nforwarding = "rules"',
+            'dut.ringroad.settings: shared_buffers needs veth_mode = "xdp", and forwarding = "learn" or "normal"',
+        ),
         ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif, only for nic, veth"),
         ('duts = ["ovs"]\nphysical = "tap"', "physical: the generator has no ports for tap"),
         (

@@ -33,20 +33,28 @@ class RingroadSettings(OpenFlowSettings):
     """Whether its workers never sleep."""
     spin_us: Annotated[int, Field(ge=0, le=1_000_000)] = 50
     """Time that an idle worker polls before it sleeps, µs."""
+    longest_spin_us: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """The same while frames keep coming within this time of the last ones, µs; None: the daemon's own. Older daemons have none."""
     slots: Annotated[int, Field(ge=4, le=4096)] = 1024
     """Slots per ring."""
     veth_mode: Literal["xdp", "kernel"] = "xdp"
     """Ports on veth pairs. `xdp`: over AF_XDP, by the workers. `kernel`: the ports of containers, between which frames pass within the
     kernel."""
+    shared_buffers: bool = False
+    """Whether the two interfaces of a switch share their buffers (`@share=`), so that frames between them are not copied."""
 
     @model_validator(mode="after")
-    def _needs_rules(self) -> Self:
+    def _fits_forwarding(self) -> Self:
         for name in ("flows_file", "rule_set", "access_vlans"):
             if getattr(self, name) and self.forwarding != "rules":
                 raise ValueError(f'{name} needs forwarding = "rules"')
         # A switch with flow tables passes all frames through its workers.
         if self.veth_mode == "kernel" and self.forwarding != "learn":
             raise ValueError('veth_mode = "kernel" needs forwarding = "learn"')
+        if self.shared_buffers and (self.veth_mode == "kernel" or self.forwarding == "rules"):
+            raise ValueError(
+                'shared_buffers needs veth_mode = "xdp", and forwarding = "learn" or "normal": a switch for each pair of ports'
+            )
         return self
 
     def why_stations_only(self, kind: CableKind) -> str:
@@ -80,7 +88,8 @@ class RingroadSwitch(Dut):
 
     def start(self) -> None:
         """Start the daemon."""
-        self._daemon.start(spin_us=self.settings.spin_us, busy=self.settings.busy)
+        longest = {} if self.settings.longest_spin_us is None else {"longest_spin_us": self.settings.longest_spin_us}
+        self._daemon.start(spin_us=self.settings.spin_us, busy=self.settings.busy, **longest)
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
         """Attach the ports to switches, and install flow tables unless the switches learn."""
@@ -89,9 +98,10 @@ class RingroadSwitch(Dut):
         for switch, members in switches.items():
             for port in members:
                 name = f"{switch}:{port.number}"
+                share = f"@share={switch}:{members[0].number}" if self.settings.shared_buffers and port is not members[0] else ""
                 options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
                 try:
-                    self._daemon.call("attach", name, "--driver", self._driver(port.cable), *options)
+                    self._daemon.call("attach", f"{name}{share}", "--driver", self._driver(port.cable), *options)
                 except HostError as error:
                     raise DutError(f"{self.title} could not attach port {port.number}: {error}") from error
                 self._ports[name] = port

@@ -14,11 +14,16 @@ from ringroad_lab.record import Outcome
 
 Tool = Literal["netpipe", "sockperf-udp", "sockperf-tcp"]
 StationKind = Literal["namespaces", "guests"]
+StationPlacement = Literal["together", "device-apart", "stations-apart"]
 _OFFLOADS = "offloads (checksums, segmentation, GRO) are off there"
-# Reported with each result.
 CONDITIONS: dict[StationKind, str] = {
     "namespaces": f"the stations are network namespaces at the ends of veth pairs; {_OFFLOADS}",
     "guests": f"the stations are QEMU guests with a virtio-net card and a processor each; {_OFFLOADS}",
+}
+PLACEMENTS: dict[StationPlacement, str] = {
+    "together": "stations and device share a processor",
+    "device-apart": "the device has a processor of its own, and the stations share another one unless there are three",
+    "stations-apart": "each station has a processor of its own, and the device shares the second station's unless there are three",
 }
 # Stations send messages, not frames of a given size: records have this instead of a frame size.
 MESSAGES = FrameMix(name="messages", parts=((64, 1),))
@@ -37,6 +42,13 @@ class StationSettings(MethodSettings):
 
     stations: StationKind = "namespaces"
     """Kind of the stations: network namespaces or virtual machines."""
+    placement: StationPlacement = "stations-apart"
+    """Which parts have a processor of their own where there are too few. With the default each device pays for the wake-ups of two
+    processors, as between two machines. A device that never sleeps leaves a station too little time then: `device-apart`."""
+
+    def conditions(self) -> str:
+        """Return what is reported with each result."""
+        return f"{CONDITIONS[self.stations]}; {PLACEMENTS[self.placement]}"
 
 
 class StationMethod(Method):
@@ -92,6 +104,6 @@ class MessageSizeMethod(StationMethod):
     def deviations(self) -> tuple[str, ...]:
         """Return the conditions of the measurement."""
         return (
-            f"Message sizes: {CONDITIONS[self.settings.stations]}.",
+            f"Message sizes: {self.settings.conditions()}.",
             "Message sizes: one message is in flight at a time, so the latency limits the throughput (NetPIPE's definition).",
         )

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from ringroad_lab.method.message_size import BOOT_S, CONDITIONS, StationMethod, StationSettings
+from ringroad_lab.method.message_size import BOOT_S, StationMethod, StationSettings
 
 
 class TcpLoadSettings(StationSettings):
@@ -36,6 +36,6 @@ class TcpLoadMethod(StationMethod):
     def deviations(self) -> tuple[str, ...]:
         """Return the conditions of the measurement."""
         return (
-            f"TCP load: {CONDITIONS[self.settings.stations]}.",
+            f"TCP load: {self.settings.conditions()}.",
             "TCP load: TCP answers loss with a lower rate, so the figure depends on the kernel's congestion control (RFC 6349).",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.bed_guard import BedGuard
 from ringroad_lab.run.events import Event, HugePagesNeeded
-from ringroad_lab.run.processors import isolated_processors, layout_of_run
+from ringroad_lab.run.processors import isolated_processors, layout_of_run, station_cpus
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.recorded_scenario import scenarios_of
 from ringroad_lab.run.staging import Staging
@@ -54,6 +55,7 @@ def facts_of_run(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
     layout = layout_of_run(scenarios)
     cpus = {"generator": layout.generator, "dut": layout.dut}
     cpus |= {f"guest{number}": guest for number, guest in enumerate(layout.guests, 1)}
+    cpus |= station_cpus(scenarios, os.sched_getaffinity(0))
     host = LocalHost()
     try:
         return machine_facts(host, cpus)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringroad_lab.method.message_size import StationMethod
 from ringroad_lab.record import RunRecord
 from ringroad_lab.sandbox.isolation import isolated
-from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
+from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus, lay_out_stations, pin_cpus
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.scenario.plan import make_method
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def isolated_processors(scenarios: Sequence[Scenario]) -> Iterator[IsolatedProce
     used: frozenset[int] = frozenset()
     for cpus in (each.cpus for each in _pinned(scenarios, usable)):
         used |= cpus.generator if _is_elsewhere(scenarios) else cpus.generator | cpus.dut | cpus.guests
+    used = used.union(*station_cpus(scenarios, usable).values())
     with isolated(scenarios[0].isolation, used) as isolation:
         yield IsolatedProcessors(isolation.facts, isolation.refused(), isolation.enter, usable)
 
@@ -60,6 +63,17 @@ def layout_of_run(scenarios: Sequence[Scenario]) -> CpuLayout:
         max(each.topology.guests for each in scenarios),
         is_dut_elsewhere=_is_elsewhere(scenarios),
     )
+
+
+def station_cpus(scenarios: Sequence[Scenario], usable: Set[int]) -> dict[str, frozenset[int]]:
+    """Return the processors of the stations of all methods of a run, by station; empty without such methods."""
+    used: dict[str, frozenset[int]] = {}
+    for scenario in scenarios:
+        for method in map(make_method, scenario.methods):
+            if isinstance(method, StationMethod):
+                for number, cpus in enumerate(lay_out_stations(scenario.cpus, usable, method.settings).guests, 1):
+                    used[f"station{number}"] = used.get(f"station{number}", frozenset()) | cpus
+    return used
 
 
 def _is_elsewhere(scenarios: Sequence[Scenario]) -> bool:

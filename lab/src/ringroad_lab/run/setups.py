@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,7 +23,8 @@ from ringroad_lab.method.tcp_load import TcpLoadSettings
 from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed, Warned
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
-from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
+from ringroad_lab.sandbox.processor_set import cpu_list
+from ringroad_lab.scenario.cpu_layout import lay_out_stations
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
 from ringroad_lab.setup.ceilings import Ceilings
@@ -73,7 +74,9 @@ class RealStations:
         versions = self.dut.versions()
         for station in self.stations:
             versions |= station.versions()
-        ports = self.dut.port_modes() | {"stations": self.stations[0].title}
+        each = " and ".join(cpu_list(station.placement.cpus) for station in self.stations)
+        device = f"device on {cpu_list(self.dut.placement.cpus)}" if self.dut.processes() else "device in the kernel"
+        ports = self.dut.port_modes() | {"stations": f"{self.stations[0].title}, on processors {each}; {device}"}
         return dut_record(self.choice, self.dut, self.stations, versions, ports)
 
     def measure(self) -> Outcome:
@@ -153,8 +156,7 @@ class RealSetups:
             raise DutError(f"{choice.label} is on {choice.host}: stations are on this machine only")
         dut_type = find_dut(choice.driver)
         kind = station_cable(choice.driver, settings)
-        usable = os.sched_getaffinity(0)
-        cpus = lay_out_cpus(scenario.cpus, usable, 1, 0)
+        cpus = lay_out_stations(scenario.cpus, os.sched_getaffinity(0), settings)
         host = LocalHost()
 
         def on_step(step: str) -> None:
@@ -169,12 +171,11 @@ class RealSetups:
             dut = dut_type(read_settings(choice), placement)
             programs = STATIONS[settings.stations].build_programs
             guest_build = choice.guest_build if programs else None
-            station_cpus = _station_cpus(settings, scenario, cpus, usable)
-            placements = [with_build(Placement(host, used), guest_build, programs, f"{label}.guest_build") for used in station_cpus]
+            placements = [with_build(Placement(host, used), guest_build, programs, f"{label}.guest_build") for used in cpus.guests]
             with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
                 parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
                 with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
-                    used = frozenset().union(*station_cpus, cpus.dut if dut.processes() else ())
+                    used = frozenset().union(*cpus.guests, cpus.dut if dut.processes() else ())
                     joined = RealStations(choice, dut, stations, settings, scenario.disturbance, used, on_step)
                     yield joined, LabelledSamples(choice.label, sampler, joined.logs)
         finally:
@@ -188,14 +189,3 @@ class RealSetups:
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)
         return SshHost(place)
-
-
-def _station_cpus(settings: StationSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
-    """Assign processors to stations.
-
-    Namespaces get the generator's processors. Guests get all but the device's; each guest gets its own if there are at least two.
-    """
-    if settings.stations == "namespaces":
-        return cpus.generator, cpus.generator
-    pool = sorted(scenario.cpus.guests or usable - cpus.dut or usable)
-    return frozenset(pool[::2]), frozenset(pool[1::2] or pool)

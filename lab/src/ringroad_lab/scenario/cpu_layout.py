@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.method.message_size import StationSettings
 from ringroad_lab.scenario.model import Cpus, Scenario
 
 
@@ -16,7 +17,7 @@ class CpuLayout:
     generator: frozenset[int]
     dut: frozenset[int]
     guests: tuple[frozenset[int], ...]
-    """Processors of each guest."""
+    """Processors of each guest or station."""
 
 
 def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int, *, is_dut_elsewhere: bool = False) -> CpuLayout:
@@ -47,6 +48,24 @@ def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int, *, is
     dut = wanted.dut or take(max(1, min(queues, len(free) - waiting_guests))) or generator
     pool = sorted(wanted.guests) or free or sorted(dut)
     return CpuLayout(generator, dut, tuple(frozenset(pool[guest::guests] or pool) for guest in range(guests)))
+
+
+def lay_out_stations(wanted: Cpus, usable: Set[int], settings: StationSettings) -> CpuLayout:
+    """Assign the processors of a device and of two stations. The device has the same one as beside a generator.
+
+    Namespaces have a processor each where there are enough; guests, whose processes have several threads, have all that are left.
+
+    Raises:
+        ScenarioError: a requested processor is not usable.
+    """
+    layout = lay_out_cpus(wanted, usable, 1, 0)
+    if settings.placement == "together":
+        return replace(layout, guests=(layout.dut, layout.dut))
+    left = usable - layout.dut
+    if not left or (settings.placement == "stations-apart" and len(left) == 1):
+        left = usable
+    pool = sorted(wanted.guests) or sorted(left)[: 2 if settings.stations == "namespaces" else None]
+    return replace(layout, guests=(frozenset(pool[::2]), frozenset(pool[1::2] or pool)))
 
 
 def pin_cpus(scenario: Scenario, usable: Set[int], *, is_dut_elsewhere: bool) -> Scenario:
