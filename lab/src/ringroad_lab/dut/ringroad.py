@@ -33,8 +33,6 @@ class RingroadSettings(OpenFlowSettings):
     """Whether its workers never sleep."""
     spin_us: Annotated[int, Field(ge=0, le=1_000_000)] = 50
     """Time that an idle worker polls before it sleeps, µs."""
-    longest_spin_us: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """The same while frames keep coming within this time of the last ones, µs; None: the daemon's own. Older daemons have none."""
     slots: Annotated[int, Field(ge=4, le=4096)] = 1024
     """Slots per ring."""
     veth_mode: Literal["xdp", "kernel"] = "xdp"
@@ -88,8 +86,7 @@ class RingroadSwitch(Dut):
 
     def start(self) -> None:
         """Start the daemon."""
-        longest = {} if self.settings.longest_spin_us is None else {"longest_spin_us": self.settings.longest_spin_us}
-        self._daemon.start(spin_us=self.settings.spin_us, busy=self.settings.busy, **longest)
+        self._daemon.start(spin_us=self.settings.spin_us, busy=self.settings.busy)
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
         """Attach the ports to switches, and install flow tables unless the switches learn."""
