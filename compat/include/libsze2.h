@@ -307,7 +307,30 @@ int szecard_set_ibuf(struct szedata *sze, const struct szecard_ibuf *ibuf);
 /* Lets the output buffer (OBUF) let frames out, or not (0). */
 int szecard_set_obuf(struct szedata *sze, int enabled);
 
-/* Sets all counters of the card to zero. */
+/* Rules of a program. They come before those of the card's filter and go with the handle. A rule is a text as in
+ * a filter, "allow 3 if tcp dst 192.0.2.0/24 dport 80-443" or "deny if vlan 5". The first that fits a frame
+ * decides. A card has at most SZECARD_MAX_RULES of all programs. EPERM where it refuses one. */
+#define SZECARD_MAX_RULES 1024
+#define SZECARD_MAX_RULE  512 /* bytes */
+
+struct szecard_rule_counters {
+    uint64_t frames; /* on which the rule decided */
+    uint64_t bytes;  /* of these, without FCS */
+};
+
+/* Whether szecard_add_rule() would add the rule. */
+int szecard_check_rule(struct szedata *sze, const char *rule);
+
+/* Adds a rule. Among those of the handle the least `priority` comes first, and of equal ones the earlier. `*number`
+ * names it in the other calls. */
+int szecard_add_rule(struct szedata *sze, const char *rule, uint32_t priority, int counts, uint64_t *number);
+
+/* Removes a rule. `counters`, which may be NULL, are its last: zeros if it does not count. */
+int szecard_remove_rule(struct szedata *sze, uint64_t number, struct szecard_rule_counters *counters);
+
+int szecard_get_rule_counters(struct szedata *sze, uint64_t number, struct szecard_rule_counters *counters);
+
+/* Sets all counters of the card to zero, except those of rules. */
 int szecard_clear_counters(struct szedata *sze);
 
 /* The traffic of this handle. */

@@ -22,6 +22,7 @@ static void null_is_refused(void)
     struct szecard_frame frame;
     struct szecard_status status;
     struct szecard_ibuf ibuf;
+    uint64_t number;
 
     memset(segment, 0, sizeof(segment));
     memset(&ibuf, 0, sizeof(ibuf));
@@ -91,6 +92,13 @@ static void null_is_refused(void)
     ibuf.address_check = 4;
     REFUSED(szecard_set_ibuf(dummy, &ibuf), -1);
     CHECK(strstr(szecard_error(), "address check 4") != NULL);
+    REFUSED(szecard_check_rule(dummy, NULL), -1);
+    REFUSED(szecard_check_rule(NULL, "deny if tcp"), -1);
+    REFUSED(szecard_add_rule(dummy, "deny if tcp", 0, 0, NULL), -1);
+    REFUSED(szecard_add_rule(dummy, NULL, 0, 0, &number), -1);
+    REFUSED(szecard_add_rule(dummy, "deny if \xff", 0, 0, &number), -1);
+    REFUSED(szecard_remove_rule(NULL, 0, NULL), -1);
+    REFUSED(szecard_get_rule_counters(NULL, 0, NULL), -1);
     REFUSED(szecard_get_handle_counters(dummy, NULL), -1);
     szedata_close_dummy(dummy);
 }

@@ -470,6 +470,28 @@ static void written_garbage_is_reported(void)
     szedata_close(sze);
 }
 
+static void rules_are_added_and_removed(void)
+{
+    struct szedata *sze = szedata_open(card), *other = szedata_open(card);
+    struct szecard_rule_counters counters = {1, 1};
+    uint64_t first = 9, second = 9;
+
+    CHECK(szecard_check_rule(sze, "allow 3 if tcp dport 80") == 0);
+    errno = 0;
+    CHECK(szecard_check_rule(sze, "allow 4 if tcp") == -1 && errno == EPERM);
+    CHECK(strstr(szecard_error(), "channel 4") != NULL);
+    CHECK(szecard_add_rule(sze, "allow 3 if tcp dport 80", 1, 1, &first) == 0);
+    CHECK(szecard_add_rule(sze, "deny if tcp", 2, 0, &second) == 0 && second != first);
+    CHECK(szecard_get_rule_counters(sze, first, &counters) == 0);
+    CHECK(counters.frames == 0 && counters.bytes == 0);
+    /* It is another handle's. */
+    CHECK(szecard_remove_rule(other, first, NULL) == -1 && errno == EPERM);
+    CHECK(szecard_remove_rule(sze, first, &counters) == 0 && szecard_remove_rule(sze, second, NULL) == 0);
+    CHECK(szecard_get_rule_counters(sze, first, &counters) == -1 && errno == EPERM);
+    szedata_close(other);
+    szedata_close(sze);
+}
+
 static void settings_are_read_and_set(void)
 {
     struct szedata *sze = szedata_open(card);
@@ -603,6 +625,7 @@ int main(void)
     frames_are_held();
     a_garbled_buffer_is_reported();
     written_garbage_is_reported();
+    rules_are_added_and_removed();
     settings_are_read_and_set();
     handles_are_their_processs();
     return CHECK_RESULT();

@@ -29,6 +29,7 @@ SAME(offsetof(struct szecard_info, receive_channels), 80);
 SAME(offsetof(struct szecard_info, address), 84);
 SAME(sizeof(struct szecard_design), 64);
 SAME(offsetof(struct szecard_design, version), 48);
+SAME(sizeof(struct szecard_rule_counters), 16);
 SAME(sizeof(struct szecard_ibuf), 212);
 SAME(offsetof(struct szecard_ibuf, addresses), 20);
 SAME(sizeof(struct szecard_ibuf_counters), 72);

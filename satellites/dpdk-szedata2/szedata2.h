@@ -14,9 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include <ethdev_driver.h>
 #include <libsze2.h>
+#include <rte_flow.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_memcpy.h>
@@ -137,6 +139,9 @@ struct szedata2_device {
     bool has_times;  /* the card notes when each frame came */
     int time_offset; /* as in szedata2_rx_queue */
     uint64_t time_flag;
+    TAILQ_HEAD(, rte_flow) flows; /* the flow rules, in the order in which they were created */
+    unsigned int nr_flows;
+    char refusal[512]; /* why the card refused the last one */
     /* The card's counters when the port's began, and as they were seen last. */
     struct szecard_status base, seen;
 };
@@ -214,6 +219,20 @@ void szedata2_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
 int szedata2_tx_queue_start(struct rte_eth_dev *dev, uint16_t queue);
 int szedata2_tx_queue_stop(struct rte_eth_dev *dev, uint16_t queue);
 uint16_t szedata2_tx_burst(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* szedata2_flow.c */
+struct rte_flow_ops;
+int szedata2_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops);
+
+/* Whether all queues that flow rules name are there. 0 or -EBUSY, reported in the log. */
+int szedata2_flow_configure(const struct rte_eth_dev *dev);
+
+/* Has the card apply all flow rules, and no longer. The start is 0 or a negative errno, reported in the log. */
+int szedata2_flow_start(struct rte_eth_dev *dev);
+void szedata2_flow_stop(struct rte_eth_dev *dev);
+
+/* Frees all flow rules; those at the card go with its handle. */
+void szedata2_flow_close(struct szedata2_device *device);
 
 /* szedata2_stats.c */
 int szedata2_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);

@@ -275,6 +275,7 @@ static int dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
     info->min_mtu = RTE_ETHER_MIN_MTU;
     info->max_mtu = SZECARD_MAX_FRAME - SZEDATA2_OVERHEAD;
     info->speed_capa = RTE_ETH_LINK_SPEED_100G;
+    info->dev_capa |= RTE_ETH_DEV_CAPA_FLOW_RULE_KEEP;
     info->rx_offload_capa =
         RTE_ETH_RX_OFFLOAD_SCATTER | (device->has_times ? RTE_ETH_RX_OFFLOAD_TIMESTAMP : 0);
     info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
@@ -305,7 +306,10 @@ static int dev_configure(struct rte_eth_dev *dev)
 {
     struct szedata2_device *device = dev->data->dev_private;
     const uint64_t offloads = dev->data->dev_conf.rxmode.offloads;
+    int status = szedata2_flow_configure(dev);
 
+    if (status != 0)
+        return status;
     device->time_flag = 0;
     if (offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP &&
         rte_mbuf_dyn_rx_timestamp_register(&device->time_offset, &device->time_flag) != 0) {
@@ -340,6 +344,7 @@ static int dev_stop(struct rte_eth_dev *dev)
         szedata2_rx_queue_stop(dev, i);
     for (i = 0; i < dev->data->nb_tx_queues; i++)
         szedata2_tx_queue_stop(dev, i);
+    szedata2_flow_stop(dev);
     return 0;
 }
 
@@ -367,7 +372,8 @@ static int dev_start(struct rte_eth_dev *dev)
 
     if (status == 0)
         status = reconnect(dev->data->dev_private);
-
+    if (status == 0)
+        status = szedata2_flow_start(dev);
     for (i = 0; status == 0 && i < dev->data->nb_rx_queues; i++) {
         const struct szedata2_rx_queue *queue = dev->data->rx_queues[i];
 
@@ -396,6 +402,7 @@ static int dev_close(struct rte_eth_dev *dev)
         szedata2_rx_queue_release(dev, i);
     for (i = 0; i < dev->data->nb_tx_queues; i++)
         szedata2_tx_queue_release(dev, i);
+    szedata2_flow_close(device);
     szedata_close(device->card);
     device->card = NULL;
     pthread_mutex_destroy(&device->card_lock);
@@ -434,6 +441,7 @@ static const struct eth_dev_ops ops = {
     .xstats_get = szedata2_xstats_get,
     .xstats_get_names = szedata2_xstats_get_names,
     .xstats_reset = szedata2_stats_reset,
+    .flow_ops_get = szedata2_flow_ops_get,
 };
 
 /* Opens the card and finds the channels; the first counters seen are where the port's begin. */
@@ -491,6 +499,7 @@ static int probe(struct rte_vdev_device *vdev)
     }
     memcpy(dev->data->mac_addrs[0].addr_bytes, info.address, RTE_ETHER_ADDR_LEN);
     pthread_mutex_init(&device->card_lock, NULL);
+    TAILQ_INIT(&device->flows);
     dev->dev_ops = &ops;
     dev->rx_pkt_burst = szedata2_rx_burst;
     dev->tx_pkt_burst = szedata2_tx_burst;

@@ -131,7 +131,7 @@ impl FrameKeeper {
         .collect()
     }
 
-    /// A number that the program reports: `clock`, or `count` with the name of a statistic.
+    /// A number that the program reports: `clock`, `dropped`, or `count` with the name of a statistic.
     ///
     /// # Panics
     /// If it reports none.

@@ -1,12 +1,14 @@
 //! Capture cards in software with Debian's testpmd behind them, through the DPDK driver of `satellites/dpdk-szedata2`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use ringroad::{Interest, Port, wait_any};
 use ringroad_sze2::card::design::DESIGN_NAMES;
+use ringroad_sze2::card::filter::MAX_RULES;
+use ringroad_sze2::card::program_rule::RuleStatus;
 use ringroad_sze2::card::settings::AddressCheck;
 use ringroad_sze2::client::CardClient;
 use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
@@ -35,6 +37,7 @@ struct Testbed {
     daemon: Daemon,
     _folder: TempDir,
     cards: [PathBuf; 2],
+    options: String,
     a: Port,
     b: Port,
 }
@@ -49,7 +52,7 @@ impl Testbed {
         let folder = tempfile::Builder::new().prefix("ringroad-sze2-").tempdir().unwrap();
         let cards = [0, 1].map(|number| folder.path().join(format!("szedataII{number}")));
         let (daemon, a, b) = Self::start(&cards, options);
-        Self { daemon, _folder: folder, cards, a, b }
+        Self { daemon, _folder: folder, cards, options: options.to_owned(), a, b }
     }
 
     fn start(cards: &[PathBuf; 2], options: &str) -> (Daemon, Port, Port) {
@@ -66,17 +69,37 @@ impl Testbed {
     fn restart(&mut self) {
         self.daemon.signal(Signal::KILL);
         self.daemon.await_end();
-        (self.daemon, self.a, self.b) = Self::start(&self.cards, "channels=1,buffer=1M");
+        (self.daemon, self.a, self.b) = Self::start(&self.cards, &self.options);
     }
 
     /// Sends broadcast frames of one length to the first card, from number `first` on, and waits until they are there.
     fn send(&mut self, first: u64, count: u64, length: usize) {
+        let frames: Vec<_> = (first..first + count).map(|number| broadcast(number, length)).collect();
+        self.deliver(&frames);
+    }
+
+    /// Sends frames to the first card, and waits until they are there.
+    fn deliver(&mut self, frames: &[Vec<u8>]) {
         let before = self.status(0).ibuf_counters.total();
-        for number in first..first + count {
-            send(&mut self.a, &broadcast(number, length));
+        for frame in frames {
+            send(&mut self.a, frame);
         }
         self.a.tx().sync().unwrap();
-        self.await_status(0, |card| card.ibuf_counters.total() == before + count);
+        self.await_status(0, |card| card.ibuf_counters.total() == before + frames.len() as u64);
+    }
+
+    /// Rules of programs at the first card, once there are so many.
+    fn await_rules(&self, count: usize) -> Vec<RuleStatus> {
+        let card = CardClient::open(&self.cards[0], "test").unwrap();
+        let end = Instant::now() + PATIENCE.unwrap();
+        loop {
+            let rules = card.rules().unwrap();
+            if rules.len() == count {
+                return rules;
+            }
+            assert!(Instant::now() < end, "{rules:#?}");
+            std::thread::yield_now();
+        }
     }
 
     fn paths(&self) -> [&Path; 2] {
@@ -642,6 +665,180 @@ fn another_thread_frees_frames_while_their_port_receives_and_stops() {
     assert_eq!(keeper.number("count rx_q0_discarded_at_stop"), 0);
 }
 
+/// A frame of 60 bytes to all stations with a UDP or TCP packet to `port`, behind a VLAN tag if one is named. Nobody
+/// reads its checksums.
+fn packet(vlan: Option<u16>, protocol: u8, source: [u8; 4], port: u16) -> Vec<u8> {
+    let mut frame = [[0xFF; 6], station(1)].concat();
+    if let Some(vlan) = vlan {
+        frame.extend([0x81, 0]);
+        frame.extend(vlan.to_be_bytes());
+    }
+    frame.extend([0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol, 0, 0]);
+    frame.extend(source);
+    frame.extend([198, 51, 100, 1, 0x9C, 0x40]);
+    frame.extend(port.to_be_bytes());
+    frame.resize(60, 0);
+    frame
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Frames and bytes that a flow rule counted.
+fn hits(testpmd: &mut Testpmd, rule: u32) -> (u64, u64) {
+    testpmd.tell(&format!("flow query 0 {rule} count"));
+    let mut number = |name: &str| number_behind(&testpmd.await_line(name), name);
+    (number("hits: "), number("bytes: "))
+}
+
+#[test]
+fn flow_rules_choose_the_queues_of_frames_and_go_with_their_program() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let mut site = Testbed::with_options("channels=3,buffer=1M");
+    let queues = ["--rxq=3", "--txq=3"];
+    let mut testpmd = plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &queues);
+    for (number, rule) in [
+        "priority 1 pattern eth / ipv4 src spec 192.0.2.0 src prefix 24 / udp dst is 53 / end \
+         actions queue index 2 / count / end",
+        "priority 0 pattern ipv4 src is 192.0.2.9 / udp / end actions drop / count / end",
+        "priority 2 pattern eth / vlan vid is 5 / end actions rss types none end queues 0 1 end / end",
+        "priority 2 pattern eth type is 0x0800 / ipv4 / tcp dst spec 80 dst last 90 dst mask 65535 / end \
+         actions queue index 1 / end",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        testpmd.tell(&format!("flow create 0 ingress {rule}"));
+        testpmd.await_line(&format!("Flow rule #{number} created"));
+    }
+    let rules = site.await_rules(4);
+    let texts: Vec<_> = rules.iter().map(|rule| (rule.priority, rule.rule.as_str())).collect();
+    assert_eq!(
+        texts,
+        [
+            (0, "deny if ipv4 src 192.0.2.9/32 udp dport 0-65535"),
+            (1, "allow 2 if ipv4 src 192.0.2.0/24 udp dport 0-65535 dport 53-53"),
+            (2, "allow 0,1 if vlan 5 tags 1-8"),
+            (2, "allow 1 if ethertype 2048 ipv4 tcp dport 0-65535 dport 80-90 tags 0-0"),
+        ]
+    );
+    assert!(rules.iter().all(|rule| rule.program.program.contains("testpmd")), "{rules:#?}");
+
+    let mut frames = vec![packet(None, UDP, [192, 0, 2, 1], 53); 3];
+    frames.extend(vec![packet(None, UDP, [192, 0, 2, 9], 53); 2]);
+    // The tagged packets fit the rule of their VLAN alone: that of TCP is for untagged ones.
+    frames.extend(vec![packet(Some(5), TCP, [192, 0, 2, 9], 85); 4]);
+    frames.extend([80, 85, 90].map(|port| packet(None, TCP, [192, 0, 2, 9], port)));
+    site.deliver(&frames);
+    let card = site.status(0);
+    let by_channel: Vec<_> = card.receive.iter().map(|channel| channel.counters.frames).collect();
+    assert_eq!((by_channel, card.ibuf_counters.denied), (vec![2, 5, 3], 2));
+    assert_eq!((hits(&mut testpmd, 0), hits(&mut testpmd, 1)), ((3, 180), (2, 120)));
+
+    testpmd.tell("flow destroy 0 rule 2");
+    site.await_rules(3);
+    testpmd.tell("flow flush 0");
+    site.await_rules(0);
+    testpmd.tell("flow create 0 ingress pattern end actions drop / end");
+    assert_eq!(site.await_rules(1)[0].rule, "deny if tags 0-8");
+    testpmd.kill();
+    site.await_rules(0);
+}
+
+#[test]
+fn flow_rules_act_while_their_port_is_started_and_outlive_its_stop() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let mut site = Testbed::with_options(SMALL);
+    let mut keeper = plugin.keeper(&site.cards[0], "", &[]);
+    keeper.carry_out("drop 53");
+    let rule = "deny if udp dport 0-65535 dport 53-53";
+    assert_eq!(site.await_rules(1)[0].rule, rule);
+    let dns = packet(None, UDP, [192, 0, 2, 1], 53);
+    site.deliver(&[dns.clone(), dns.clone(), packet(None, UDP, [192, 0, 2, 1], 54)]);
+    assert_eq!((site.status(0).ibuf_counters.denied, keeper.number("dropped")), (2, 2));
+    keeper.carry_out("stop");
+    site.await_rules(0);
+    site.deliver(std::slice::from_ref(&dns));
+    assert_eq!((site.status(0).ibuf_counters.unclaimed, keeper.number("dropped")), (1, 2));
+    keeper.carry_out("start");
+    assert_eq!(site.await_rules(1)[0].rule, rule);
+    site.deliver(std::slice::from_ref(&dns));
+    assert_eq!(keeper.number("dropped"), 3);
+    // A new card has the rule again. What the old one counted since the start is lost with it.
+    site.restart();
+    keeper.carry_out("stop");
+    keeper.carry_out("start");
+    assert_eq!(site.await_rules(1)[0].rule, rule);
+    site.deliver(&[dns.clone(), dns]);
+    assert_eq!((site.status(0).ibuf_counters.denied, keeper.number("dropped")), (2, 4));
+}
+
+#[test]
+fn flow_rules_that_a_card_cannot_carry_out_are_refused() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let site = Testbed::new(1);
+    let mut testpmd = plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
+    let patterns = [
+        ("eth / udp", "specific pattern item", "none is left out between two"),
+        ("ipv6 / icmp", "specific pattern item", "none is left out between two"),
+        ("eth / vxlan", "specific pattern item", "the card does not match this"),
+        ("eth type is 0x0800 / vlan", "specific pattern item", "no frame has such tags"),
+        ("eth type is 0x8100", "item specification", "types of VLAN tags"),
+        ("eth / vlan pcp is 3", "item specification", "number of the outermost VLAN"),
+        ("eth / vlan / vlan vid is 3", "item specification", "number of the outermost VLAN"),
+        ("ipv4 ttl is 5", "item specification", "not other fields"),
+        ("ipv6 proto is 6", "item specification", "not other fields"),
+        ("tcp flags is 2", "item specification", "not other fields"),
+        ("eth dst spec 02:00:00:00:00:01 dst mask ff:ff:ff:00:00:00", "item specification", "as a whole"),
+        ("ipv4 src spec 192.0.2.1 src mask 255.0.255.0", "item specification", "as a whole"),
+        ("ipv4 src spec 192.0.2.1 src last 192.0.2.9", "item specification", "only ports can be a range"),
+        ("udp dst spec 9 dst last 5", "item specification", "ends before it begins"),
+    ];
+    let patterns = patterns.map(|(pattern, kind, reason)| {
+        (format!("ingress pattern {pattern} / end actions drop / end"), kind, reason)
+    });
+    let actions = [
+        ("queue index 1", "action configuration", "no receive queue of this number"),
+        ("rss queues 0 end", "action configuration", "leave function, level, types and key"),
+        ("rss types none end queues end", "action configuration", "name queues"),
+        ("drop / queue index 0", "specific action", "one of drop, queue and rss"),
+        ("mark id 1", "specific action", "the card has drop, queue, rss and count"),
+        ("count", "number of actions", "choose drop, queue or rss"),
+    ];
+    let actions = actions.map(|(actions, kind, reason)| {
+        (format!("ingress pattern eth / end actions {actions} / end"), kind, reason)
+    });
+    let attributes = [
+        ("ingress group 1", "group field", "one group of rules"),
+        ("egress", "egress field", "received frames only"),
+        ("ingress transfer", "transfer field", "no other ports"),
+    ];
+    let attributes = attributes.map(|(attributes, kind, reason)| {
+        (format!("{attributes} pattern eth / end actions drop / end"), kind, reason)
+    });
+    for (rule, kind, reason) in patterns.into_iter().chain(actions).chain(attributes) {
+        testpmd.tell(&format!("flow create 0 {rule}"));
+        let complaint = testpmd.await_line("Caught PMD error");
+        assert!(complaint.contains(kind) && complaint.contains(reason), "{rule}: {complaint}");
+    }
+    let all = "ingress pattern end actions drop / end";
+    let card = CardClient::open(&site.cards[0], "test").unwrap();
+    assert_eq!(card.rules().unwrap(), []);
+    for _ in 0..MAX_RULES {
+        card.add_rule("deny if tcp", 0, false).unwrap();
+    }
+    testpmd.tell(&format!("flow validate 0 {all}"));
+    let complaint = testpmd.await_line("Caught PMD error");
+    assert!(complaint.contains("1024 rules"), "{complaint}");
+    card.set(&CardRequest::Boot { design: "NIC_100G1_LR4".to_owned() }).unwrap();
+    testpmd.tell("port stop 0");
+    testpmd.tell("port start 0");
+    testpmd.tell(&format!("flow create 0 {all}"));
+    let complaint = testpmd.await_line("Caught PMD error");
+    assert!(complaint.contains("NIC_100G1_LR4 has no filter"), "{complaint}");
+    testpmd.quit();
+}
+
 /// Time, ns since the Unix epoch.
 fn now_ns() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
@@ -677,11 +874,19 @@ fn the_feature_matrix_names_what_the_driver_has() {
     let matrix =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../satellites/dpdk-szedata2/doc/features/szedata2.ini");
     let matrix = std::fs::read_to_string(matrix).unwrap();
-    let lines = matrix.lines().skip_while(|line| *line != "[Features]").skip(1);
-    let stated = lines.map(|line| line.split_once('=').unwrap().0.trim().to_owned());
+    let mut section = String::new();
+    let mut stated = BTreeSet::new();
+    for line in matrix.lines().filter(|line| !line.starts_with(';') && !line.is_empty()) {
+        match line.split_once('=') {
+            Some((feature, _)) => drop(stated.insert(format!("{section}{}", feature.trim()))),
+            None if line == "[Features]" => section.clear(),
+            None => section = format!("{}: ", line.trim_matches(['[', ']'])),
+        }
+    }
     // These are properties of the source, not of the device.
-    let others = ["Linux", "x86-64", "Usage doc"];
-    let stated = stated.filter(|feature| !others.contains(&feature.as_str())).collect();
+    for other in ["Linux", "x86-64", "Usage doc"] {
+        assert!(stated.remove(other), "{other}");
+    }
     let site = Testbed::with_options("channels=1,buffer=128K,metadata=1");
     assert_eq!(plugin.keeper(&site.cards[0], "", &[]).features(), stated);
 }

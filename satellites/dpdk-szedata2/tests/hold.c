@@ -7,6 +7,8 @@
  *   relay N     receives N frames, which another thread frees some time later
  *   show I      the frame of a number: its length, whether its buffer is external, its time, its bytes
  *   free I      frees the mbuf of a number
+ *   drop PORT   drops UDP packets to a port by a flow rule, which counts them
+ *   dropped     the number of those
  *   count NAME  an extended statistic
  *   clock       the device's clock
  *   features    each feature of the device, with the name that DPDK's feature matrix has for it
@@ -24,6 +26,7 @@
 
 #include <ethdev_driver.h>
 #include <rte_eal.h>
+#include <rte_flow.h>
 #include <rte_mbuf_dyn.h>
 #include <rte_pause.h>
 #include <rte_ring.h>
@@ -39,6 +42,9 @@ static struct rte_ring *relayed;
 static cpu_set_t all_cpus; /* before DPDK chose one for the main thread */
 static int time_offset = -1;
 static uint64_t time_flag;
+static struct rte_flow *drop_rule;
+static const struct rte_flow_action drop_actions[] = {
+    {RTE_FLOW_ACTION_TYPE_COUNT, NULL}, {RTE_FLOW_ACTION_TYPE_DROP, NULL}, {RTE_FLOW_ACTION_TYPE_END, NULL}};
 
 static void fail(const char *what, const char *why)
 {
@@ -158,6 +164,92 @@ static void count(const char *name)
     }
 }
 
+static void drop_udp(uint16_t port)
+{
+    const struct rte_flow_attr attr = {.ingress = 1};
+    const struct rte_flow_item_udp spec = {.hdr.dst_port = rte_cpu_to_be_16(port)};
+    const struct rte_flow_item_udp mask = {.hdr.dst_port = UINT16_MAX};
+    const struct rte_flow_item pattern[] = {{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &spec, .mask = &mask},
+                                            {.type = RTE_FLOW_ITEM_TYPE_END}};
+    struct rte_flow_error error;
+
+    drop_rule = rte_flow_create(0, &attr, pattern, drop_actions, &error);
+    if (drop_rule == NULL)
+        fail("drop", error.message);
+}
+
+static uint64_t dropped(void)
+{
+    struct rte_flow_query_count counters = {.reset = 0};
+    struct rte_flow_error error;
+
+    if (rte_flow_query(0, drop_rule, &drop_actions[0], &counters, &error) != 0)
+        fail("dropped", error.message);
+    return counters.hits;
+}
+
+static bool can_flow(const struct rte_flow_item *pattern, const struct rte_flow_action *actions)
+{
+    const struct rte_flow_attr attr = {.ingress = 1};
+    struct rte_flow_error error;
+
+    return rte_flow_validate(0, &attr, pattern, actions, &error) == 0;
+}
+
+/* Items and actions of flow rules, by what the driver accepts. */
+static void flow_features(void)
+{
+    static const uint16_t queue = 0;
+    static const struct rte_flow_action_queue to_queue = {.index = 0};
+    static const struct rte_flow_action_rss to_queues = {.queue_num = 1, .queue = &queue};
+    static const struct {
+        const char *name;
+        enum rte_flow_item_type type;
+    } items[] = {
+        {"any", RTE_FLOW_ITEM_TYPE_ANY},           {"arp_eth_ipv4", RTE_FLOW_ITEM_TYPE_ARP_ETH_IPV4},
+        {"esp", RTE_FLOW_ITEM_TYPE_ESP},           {"eth", RTE_FLOW_ITEM_TYPE_ETH},
+        {"geneve", RTE_FLOW_ITEM_TYPE_GENEVE},     {"gre", RTE_FLOW_ITEM_TYPE_GRE},
+        {"gtpu", RTE_FLOW_ITEM_TYPE_GTPU},         {"icmp", RTE_FLOW_ITEM_TYPE_ICMP},
+        {"icmp6", RTE_FLOW_ITEM_TYPE_ICMP6},       {"invert", RTE_FLOW_ITEM_TYPE_INVERT},
+        {"ipv4", RTE_FLOW_ITEM_TYPE_IPV4},         {"ipv6", RTE_FLOW_ITEM_TYPE_IPV6},
+        {"ipv6_ext", RTE_FLOW_ITEM_TYPE_IPV6_EXT}, {"mark", RTE_FLOW_ITEM_TYPE_MARK},
+        {"mpls", RTE_FLOW_ITEM_TYPE_MPLS},         {"raw", RTE_FLOW_ITEM_TYPE_RAW},
+        {"sctp", RTE_FLOW_ITEM_TYPE_SCTP},         {"tcp", RTE_FLOW_ITEM_TYPE_TCP},
+        {"udp", RTE_FLOW_ITEM_TYPE_UDP},           {"vlan", RTE_FLOW_ITEM_TYPE_VLAN},
+        {"vxlan", RTE_FLOW_ITEM_TYPE_VXLAN},
+    };
+    static const struct {
+        const char *name;
+        struct rte_flow_action action;
+    } actions[] = {
+        {"count", {RTE_FLOW_ACTION_TYPE_COUNT, NULL}},
+        {"drop", {RTE_FLOW_ACTION_TYPE_DROP, NULL}},
+        {"flag", {RTE_FLOW_ACTION_TYPE_FLAG, NULL}},
+        {"of_pop_vlan", {RTE_FLOW_ACTION_TYPE_OF_POP_VLAN, NULL}},
+        {"passthru", {RTE_FLOW_ACTION_TYPE_PASSTHRU, NULL}},
+        {"queue", {RTE_FLOW_ACTION_TYPE_QUEUE, &to_queue}},
+        {"rss", {RTE_FLOW_ACTION_TYPE_RSS, &to_queues}},
+    };
+    const struct rte_flow_action drop[] = {{RTE_FLOW_ACTION_TYPE_DROP, NULL},
+                                           {RTE_FLOW_ACTION_TYPE_END, NULL}};
+    const struct rte_flow_item all[] = {{.type = RTE_FLOW_ITEM_TYPE_END}};
+
+    for (size_t i = 0; i < RTE_DIM(items); i++) {
+        const struct rte_flow_item pattern[] = {{.type = items[i].type}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+
+        if (can_flow(pattern, drop))
+            printf("feature rte_flow items: %s\n", items[i].name);
+    }
+    for (size_t i = 0; i < RTE_DIM(actions); i++) {
+        /* A counter does not decide on a frame. */
+        const bool counts = actions[i].action.type == RTE_FLOW_ACTION_TYPE_COUNT;
+        const struct rte_flow_action list[] = {actions[i].action, drop[counts ? 0 : 1], drop[1]};
+
+        if (can_flow(all, list))
+            printf("feature rte_flow actions: %s\n", actions[i].name);
+    }
+}
+
 /* Features are defined in DPDK's "Features Overview": by an operation of the driver, or by what it reports. */
 static void features(void)
 {
@@ -218,12 +310,12 @@ static void features(void)
         {"Module EEPROM dump", ops->get_module_eeprom != NULL},
         {"Registers dump", ops->get_reg != NULL},
         {"LED", ops->dev_led_on != NULL},
-        {"rte_flow", ops->flow_ops_get != NULL},
     };
     for (size_t i = 0; i < RTE_DIM(all); i++) {
         if (all[i].is_there)
             printf("feature %s\n", all[i].name);
     }
+    flow_features();
     printf("done\n");
 }
 
@@ -243,6 +335,11 @@ static void carry_out(const char *command, const char *argument)
         printf("done\n");
     } else if (strcmp(command, "features") == 0) {
         features();
+    } else if (strcmp(command, "drop") == 0) {
+        drop_udp((uint16_t)number);
+        printf("done\n");
+    } else if (strcmp(command, "dropped") == 0 && drop_rule != NULL) {
+        printf("dropped %" PRIu64 "\n", dropped());
     } else if (strcmp(command, "count") == 0) {
         count(argument);
     } else if (strcmp(command, "clock") == 0 && rte_eth_read_clock(0, &time) == 0) {

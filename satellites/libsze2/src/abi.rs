@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-use ringroad_sze2::card::counters::{IbufCounters, ObufCounters};
+use ringroad_sze2::card::counters::{IbufCounters, ObufCounters, RuleCounters};
 
 use crate::failure::CallError;
 
@@ -198,4 +198,5 @@ const _: () = {
     assert!(offset_of!(SzecardStatus, receive) == 312);
     assert!(size_of::<SzecardStatus>() == 312 + 64 * 48);
     assert!(size_of::<HandleCounters>() == 32);
+    assert!(size_of::<RuleCounters>() == 16);
 };

@@ -2,11 +2,12 @@
 //! header has the contract of each.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::slice;
 use std::sync::Arc;
 
+use ringroad_sze2::card::counters::RuleCounters;
 use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
 use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
@@ -153,6 +154,44 @@ exports! {
         sze.card()?.set(&CardRequest::SetObuf { enabled: enabled != 0 }).map_err(of_card)
     }
 
+    /// `szecard_check_rule`.
+    status_of fn szecard_check_rule(sze, rule: *const c_char) -> c_int {
+        // SAFETY: as the caller promises.
+        let rule = unsafe { text(rule) }?;
+        sze.card()?.check_rule(rule).map_err(of_card)
+    }
+
+    /// `szecard_add_rule`.
+    status_of fn szecard_add_rule(
+        sze, rule: *const c_char, priority: u32, counts: c_int, number: *mut u64
+    ) -> c_int {
+        if number.is_null() {
+            return Err(CallError::null("the number"));
+        }
+        // SAFETY: as the caller promises.
+        let rule = unsafe { text(rule) }?;
+        let added = sze.card()?.add_rule(rule, priority, counts != 0).map_err(of_card)?;
+        // SAFETY: as the caller promises.
+        unsafe { put(number, added, "the number") }
+    }
+
+    /// `szecard_remove_rule`.
+    status_of fn szecard_remove_rule(sze, number: u64, counters: *mut RuleCounters) -> c_int {
+        let last = sze.card()?.remove_rule(number).map_err(of_card)?;
+        if counters.is_null() {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { put(counters, last, "the counters") }
+    }
+
+    /// `szecard_get_rule_counters`.
+    status_of fn szecard_get_rule_counters(sze, number: u64, counters: *mut RuleCounters) -> c_int {
+        let present = sze.card()?.rule_counters(number).map_err(of_card)?;
+        // SAFETY: as the caller promises.
+        unsafe { put(counters, present, "the counters") }
+    }
+
     /// `szecard_clear_counters`.
     status_of fn szecard_clear_counters(sze) -> c_int {
         sze.card()?.set(&CardRequest::ClearCounters).map_err(of_card)
@@ -179,6 +218,19 @@ fn c_text<const BYTES: usize>(text: &str) -> [c_char; BYTES] {
         *target = byte as c_char;
     }
     characters
+}
+
+/// The text of a rule.
+///
+/// # Safety
+/// `rule` is NULL or a C string that does not change during the call.
+unsafe fn text<'call>(rule: *const c_char) -> Result<&'call str, CallError> {
+    if rule.is_null() {
+        return Err(CallError::null("the rule"));
+    }
+    // SAFETY: the pointer is not NULL, so it is a C string.
+    let rule = unsafe { CStr::from_ptr(rule) };
+    rule.to_str().map_err(|_| CallError::invalid("the rule is not UTF-8"))
 }
 
 fn number(channel: c_uint) -> Result<u16, CallError> {

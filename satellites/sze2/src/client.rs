@@ -11,7 +11,10 @@ use ringroad_ring::wakeup::Sleeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::card::counters::RuleCounters;
 use crate::card::design::DesignInfo;
+use crate::card::filter::MAX_RULES;
+use crate::card::program_rule::RuleStatus;
 use crate::control_page::ChannelState;
 use crate::fault::ChannelFault;
 use crate::memory::{ChannelMemory, MemoryError};
@@ -442,6 +445,68 @@ impl CardClient {
             CardReply::Design { design } => Ok(design),
             _ => Err(CardError::Unexpected(self.path.clone())),
         }
+    }
+
+    /// Checks a rule as [`Self::add_rule`] does, and adds none. The request goes over a connection of its own, as that
+    /// of [`Self::design`].
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn check_rule(&self, rule: &str) -> Result<(), CardError> {
+        Self::open(&self.path, "rule")?.set(&CardRequest::CheckRule { rule: rule.to_owned() })
+    }
+
+    /// Adds a rule of this program before those of the filter, and returns its number. It goes with this connection.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn add_rule(&self, rule: &str, priority: u32, counts: bool) -> Result<u64, CardError> {
+        match self.ask(&CardRequest::AddRule { rule: rule.to_owned(), priority, counts })?.0 {
+            CardReply::RuleAdded { number } => Ok(number),
+            _ => Err(CardError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// Removes a rule of this program, and returns its counters.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn remove_rule(&self, number: u64) -> Result<RuleCounters, CardError> {
+        self.counters_of(&CardRequest::RemoveRule { number })
+    }
+
+    /// Counters of a rule of this program.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn rule_counters(&self, number: u64) -> Result<RuleCounters, CardError> {
+        self.counters_of(&CardRequest::RuleCounters { number })
+    }
+
+    fn counters_of(&self, request: &CardRequest) -> Result<RuleCounters, CardError> {
+        match self.ask(request)?.0 {
+            CardReply::RuleCounters { counters } => Ok(counters),
+            _ => Err(CardError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// Rules of all programs, in their order. The requests go over a connection of their own, as that of
+    /// [`Self::design`].
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn rules(&self) -> Result<Vec<RuleStatus>, CardError> {
+        let card = Self::open(&self.path, "rules")?;
+        let mut all = Vec::new();
+        // A card has no more, however often they change meanwhile.
+        while all.len() < MAX_RULES {
+            match card.ask(&CardRequest::Rules { from: all.len() as u32 })?.0 {
+                CardReply::Rules { rules } if rules.is_empty() => break,
+                CardReply::Rules { rules } => all.extend(rules),
+                _ => return Err(CardError::Unexpected(self.path.clone())),
+            }
+        }
+        Ok(all)
     }
 
     /// Sends a request whose reply is [`CardReply::Done`]: for settings, or to clear the counters.

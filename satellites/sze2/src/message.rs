@@ -16,9 +16,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
+use crate::card::counters::{ChannelCounters, IbufCounters, ObufCounters, RuleCounters};
 use crate::card::design::DesignInfo;
 use crate::card::distribution::ChannelDistribution;
+use crate::card::program_rule::RuleStatus;
 use crate::card::settings::IbufSettings;
 
 /// Version of these messages and of a channel's memory.
@@ -79,6 +80,36 @@ pub enum CardRequest {
         /// Rules of the filter ([`crate::card::filter`]).
         rules: String,
     },
+    /// Checks a rule as [`Self::AddRule`] does, and adds none.
+    CheckRule {
+        /// The rule.
+        rule: String,
+    },
+    /// Adds a rule of the program, before those of the filter. It goes with the program's connection. The reply is
+    /// [`CardReply::RuleAdded`].
+    AddRule {
+        /// The rule, as in a filter ([`crate::card::program_rule`]).
+        rule: String,
+        /// Priority among the rules of the program; the least comes first.
+        priority: u32,
+        /// Whether the rule counts its frames.
+        counts: bool,
+    },
+    /// Removes a rule of the program. The reply is [`CardReply::RuleCounters`].
+    RemoveRule {
+        /// Number of the rule.
+        number: u64,
+    },
+    /// Requests the counters of a rule of the program. The reply is [`CardReply::RuleCounters`].
+    RuleCounters {
+        /// Number of the rule.
+        number: u64,
+    },
+    /// Requests rules of all programs. The reply is [`CardReply::Rules`].
+    Rules {
+        /// Position of the first.
+        from: u32,
+    },
     /// Sets all counters to zero.
     ClearCounters,
     /// Requests the card's design. The reply is [`CardReply::Design`].
@@ -115,6 +146,21 @@ pub enum CardReply {
     Design {
         /// The design.
         design: DesignInfo,
+    },
+    /// Reply to [`CardRequest::AddRule`].
+    RuleAdded {
+        /// Number of the rule among those of the program.
+        number: u64,
+    },
+    /// Reply to [`CardRequest::RuleCounters`], and to [`CardRequest::RemoveRule`].
+    RuleCounters {
+        /// Counters of the rule; zeros if it does not count.
+        counters: RuleCounters,
+    },
+    /// Reply to [`CardRequest::Rules`].
+    Rules {
+        /// The next rules, in their order: none after the last.
+        rules: Vec<RuleStatus>,
     },
     /// Reply to a request that was not carried out.
     Refused {

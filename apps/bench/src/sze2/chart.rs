@@ -1,5 +1,5 @@
 //! Charts of the tables, as in the documents that described the driver: for each mode the cycles of one queue, for each
-//! burst the rates of all layouts beside line rate, and the data rates.
+//! burst the rates of all layouts beside line rate, and the data rates. Many sizes are lines instead of bars.
 
 use std::path::Path;
 
@@ -12,6 +12,8 @@ use crate::chart_file::{ChartArea, ChartError, ChartFault, draw_grid};
 
 /// Size of one chart, pixels.
 const CHART: (u32, u32) = (960, 380);
+/// Greatest number of sizes with bars.
+const MOST_BARS: usize = 16;
 /// Number of charts side by side.
 const COLUMNS: usize = 3;
 /// Colour of line rate.
@@ -39,7 +41,8 @@ struct BarSeries {
 /// # Errors
 /// [`ChartError`]: the file cannot be written.
 pub fn draw(report: &Sze2Report, path: &Path) -> Result<(), ChartError> {
-    draw_grid(path, CHART, COLUMNS, &charts(report), BarChart::draw)
+    let draw = if report.plan.sizes_bytes.len() > MOST_BARS { BarChart::draw_lines } else { BarChart::draw };
+    draw_grid(path, CHART, COLUMNS, &charts(report), draw)
 }
 
 fn charts(report: &Sze2Report) -> Vec<BarChart> {
@@ -149,10 +152,47 @@ impl BarChart {
         }
     }
 
-    fn draw<'a>(&self, area: &ChartArea<'a>) -> Result<(), ChartFault<'a>> {
+    /// Greatest value of the axis.
+    fn most(&self) -> f64 {
         let all = self.series.iter().flat_map(|series| &series.values);
-        let most =
-            all.flat_map(|(value, published)| [*value, *published]).flatten().fold(1.0, f64::max) * 1.1;
+        all.flat_map(|(value, published)| [*value, *published]).flatten().fold(1.0, f64::max) * 1.1
+    }
+
+    /// Draws a line for each series. A size without a value has no point.
+    fn draw_lines<'a>(&self, area: &ChartArea<'a>) -> Result<(), ChartFault<'a>> {
+        let (least, most) =
+            self.sizes.iter().fold((u32::MAX, 1), |(least, most), &size| (least.min(size), most.max(size)));
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 16))
+            .margin(8)
+            .x_label_area_size(30)
+            .y_label_area_size(56)
+            .build_cartesian_2d(least..most, 0.0..self.most())?;
+        chart
+            .configure_mesh()
+            .x_desc("frame size, bytes with FCS")
+            .y_desc(self.unit)
+            .y_label_formatter(&|value| format!("{value:.0}"))
+            .draw()?;
+        for BarSeries { name, colour, values } in &self.series {
+            let colour = *colour;
+            let points =
+                self.sizes.iter().zip(values).filter_map(|(&size, (value, _))| Some((size, (*value)?)));
+            let line = PathElement::new(points.collect::<Vec<_>>(), colour.stroke_width(2));
+            chart
+                .draw_series([line])?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 12, y)], colour.stroke_width(2)));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .border_style(BLACK.mix(0.3))
+            .draw()
+    }
+
+    fn draw<'a>(&self, area: &ChartArea<'a>) -> Result<(), ChartFault<'a>> {
+        let most = self.most();
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, ("sans-serif", 16))
             .margin(8)

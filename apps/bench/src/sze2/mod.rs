@@ -147,7 +147,8 @@ impl Sze2Session {
     #[must_use]
     pub fn run(self, progress: &mut dyn FnMut(&str)) -> Sze2Report {
         let (machine, steal) = (MachineFacts::gather(), StealClock::start());
-        let mut rows: Vec<_> = self.plan.points().into_iter().map(Sze2Row::new).collect();
+        let mut rows: Vec<_> =
+            self.plan.points().into_iter().map(|point| Sze2Row::new(point, &self.plan.drivers)).collect();
         let drivers: usize = rows.iter().map(|row| row.drivers.len()).sum();
         let turns = drivers * self.plan.repeat as usize;
         let (mut done, mut stopped) = (0, false);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Driver;
 use crate::plan::FRAME_SIZES_BYTES;
 
 /// Work of testpmd on frames (its `--forward-mode`).
@@ -168,6 +169,8 @@ pub struct Sze2Plan {
     pub bursts_frames: Vec<u32>,
     /// Processors and queues.
     pub layouts: Vec<QueueLayout>,
+    /// Drivers, in the order of the tables.
+    pub drivers: Vec<Driver>,
     /// Number of turns of each driver at each point.
     pub repeat: u32,
     /// Length of the measurement in a turn.
@@ -182,6 +185,7 @@ impl Default for Sze2Plan {
             sizes_bytes: vec![64, 1518],
             bursts_frames: vec![128],
             layouts: vec![QueueLayout::one_thread(1)],
+            drivers: Driver::ALL.to_vec(),
             repeat: 3,
             interval: Duration::from_secs(1),
         }
@@ -196,6 +200,17 @@ impl Sze2Plan {
             sizes_bytes: FRAME_SIZES_BYTES.to_vec(),
             bursts_frames: vec![32, 128],
             layouts: QueueLayout::PUBLISHED.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the points of section 5.6 of the thesis: what the copy costs, or gains, at each of many sizes.
+    #[must_use]
+    pub fn multiread() -> Self {
+        Self {
+            modes: vec![ForwardMode::RxOnly],
+            sizes_bytes: (64..=512).step_by(2).collect(),
+            drivers: vec![Driver::Szedata2 { copy: true }, Driver::Szedata2 { copy: false }],
             ..Self::default()
         }
     }
@@ -259,6 +274,17 @@ mod tests {
         assert_eq!(points.len(), 3 * 7 * 2 * 7);
         assert_eq!(points[0], Sze2Point { burst_frames: 32, ..point(ForwardMode::RxOnly, 64, ONE) });
         assert!(points.iter().enumerate().all(|(number, point)| !points[..number].contains(point)));
+    }
+
+    #[test]
+    fn a_multiread_plan_has_the_sizes_of_the_thesis_for_the_driver_alone() {
+        let plan = Sze2Plan::multiread();
+        let points = plan.points();
+        assert_eq!(
+            (points.len(), points[1], plan.drivers.len()),
+            (225, point(ForwardMode::RxOnly, 66, ONE), 2)
+        );
+        assert_eq!(points[224].frame_bytes, 512);
     }
 
     #[test]

@@ -126,8 +126,8 @@ pub(super) fn name_of(point: &Sze2Point) -> String {
 
 impl Sze2Row {
     /// Makes the row of a point without results.
-    pub(super) fn new(point: Sze2Point) -> Self {
-        let drivers = Driver::ALL.into_iter().filter(|driver| driver.is_measured_with(point.layout));
+    pub(super) fn new(point: Sze2Point, drivers: &[Driver]) -> Self {
+        let drivers = drivers.iter().copied().filter(|driver| driver.is_measured_with(point.layout));
         Self {
             point,
             line_rate_fps: point.line_rate_fps(),
@@ -428,7 +428,8 @@ mod tests {
 
     fn report(turns: &[TurnOutcome]) -> Sze2Report {
         let plan = Sze2Plan::default();
-        let mut rows: Vec<_> = plan.points().into_iter().map(Sze2Row::new).collect();
+        let mut rows: Vec<_> =
+            plan.points().into_iter().map(|point| Sze2Row::new(point, &plan.drivers)).collect();
         let mut add = |wanted, outcome| {
             let driver = rows[0].drivers.iter_mut().find(|entry| entry.driver == wanted);
             driver.unwrap().add(outcome)
@@ -472,7 +473,7 @@ mod tests {
     fn cores_that_the_machine_lacks_are_projected_up_to_line_rate() {
         let layout = QueueLayout::PUBLISHED[6];
         let point = Sze2Point { mode: ForwardMode::RxOnly, frame_bytes: 64, burst_frames: 128, layout };
-        let mut row = Sze2Row::new(point);
+        let mut row = Sze2Row::new(point, &Driver::ALL);
         assert_eq!(row.drivers.len(), Driver::ALL.len() - 1, "the copy alone has no queues");
         row.drivers[0].is_projected = true;
         row.drivers[0].add(Ok(turn(50.0, 0.0)));
@@ -488,6 +489,24 @@ mod tests {
         let cores = CorePair { first: 0, second: 1 };
         let table = Sze2Report::new(plan, MachineFacts::gather(), None, cores, false, vec![row]).to_table();
         assert!(table.contains("8C/1T *") && table.contains("97 %"), "{table}");
+    }
+
+    #[test]
+    fn many_sizes_are_drawn_as_lines() {
+        let plan = Sze2Plan::multiread();
+        let of_point = |point: Sze2Point| {
+            let mut row = Sze2Row::new(point, &plan.drivers);
+            row.drivers.iter_mut().for_each(|driver| drop(driver.add(Ok(turn(50.0, 0.0)))));
+            row
+        };
+        let rows = plan.points().into_iter().map(of_point).collect();
+        let cores = CorePair { first: 0, second: 1 };
+        let report = Sze2Report::new(plan.clone(), MachineFacts::gather(), None, cores, false, rows);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        crate::sze2::chart::draw(&report, file.path()).unwrap();
+        let drawn = std::fs::read_to_string(file.path()).unwrap();
+        // Bars would be as many rectangles as there are values.
+        assert!(drawn.matches("<rect").count() < 30 && drawn.contains("szedata2, no copy"), "{drawn}");
     }
 
     #[test]

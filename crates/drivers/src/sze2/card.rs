@@ -72,10 +72,11 @@ impl Card {
     }
 
     /// Changes the settings. Batches in progress use the old ones.
-    pub(super) fn change(&self, change: impl FnOnce(&mut CardSettings)) {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut CardSettings) -> T) -> T {
         let mut settings = lock(&self.settings);
-        change(Arc::make_mut(&mut settings));
+        let result = change(Arc::make_mut(&mut settings));
         self.version.fetch_add(1, Ordering::Release);
+        result
     }
 
     /// Properties of the card with its present design.

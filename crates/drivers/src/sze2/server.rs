@@ -9,6 +9,7 @@ use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::design::CardDesign;
 use ringroad_sze2::card::filter::CardFilter;
+use ringroad_sze2::card::program_rule::ProgramRule;
 use ringroad_sze2::client::channels_of;
 use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{
@@ -23,6 +24,8 @@ use crate::peer::wake_set::WakeSet;
 
 /// Maximum number of programs at a card.
 const MAX_SESSIONS: usize = 256;
+/// Number of rules in a reply: the longest ones fit into a message.
+const RULES_IN_REPLY: usize = 64;
 /// Pause of the server when the process has no descriptors left for a new client.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,6 +43,8 @@ pub(super) struct CardServer {
 #[derive(Debug)]
 struct Session {
     socket: OwnedFd,
+    /// Number of the connection, greater than those of earlier ones.
+    number: u64,
     subscriber: Subscriber,
     /// The eventfd with which the card wakes the program; present after its hello.
     event: Option<Arc<OwnedFd>>,
@@ -50,6 +55,8 @@ struct Session {
     memories: Vec<Arc<ChannelMemory>>,
     /// Eventfds of transmit channels, each with the queue that waits for it.
     kicks: Vec<(usize, OwnedFd)>,
+    /// Number of rules that were added.
+    added_rules: u64,
     /// Whether the card was booted by the last request.
     has_booted: bool,
 }
@@ -70,7 +77,7 @@ impl CardServer {
             sessions.retain_mut(|session| {
                 let stays = is_ready.next() != Some(true) || self.answer(session);
                 if !stays {
-                    self.end(session);
+                    self.leave(session);
                 }
                 stays
             });
@@ -95,9 +102,17 @@ impl CardServer {
         });
     }
 
-    /// Releases the channels of a session whose program has not left. Its memories tell the program.
+    /// Releases all of a session whose program has not left. Its memories tell the program.
     fn part_with(&self, session: &mut Session) {
         session.memories.iter().for_each(|memory| memory.set_state(ChannelState::Gone));
+        self.leave(session);
+    }
+
+    /// Releases all that a session has at the card.
+    fn leave(&self, session: &mut Session) {
+        if session.added_rules > 0 {
+            self.card.change(|settings| settings.rules.remove_all(session.number));
+        }
         self.end(session);
     }
 
@@ -105,6 +120,8 @@ impl CardServer {
         match self.listener.accept() {
             Ok(Some(socket)) if sessions.len() < MAX_SESSIONS => {
                 sessions.push(Session {
+                    // Sessions stay in their order.
+                    number: sessions.last().map_or(0, |session| session.number + 1),
                     subscriber: Subscriber::at(&socket),
                     socket,
                     event: None,
@@ -112,6 +129,7 @@ impl CardServer {
                     transmit: 0,
                     memories: Vec::new(),
                     kicks: Vec::new(),
+                    added_rules: 0,
                     has_booted: false,
                 });
             }
@@ -175,6 +193,29 @@ impl CardServer {
                 filter.check(self.card.info().receive_channels)?;
                 self.card.change(|settings| settings.filter = filter);
             }
+            CardRequest::CheckRule { rule } => drop(self.checked(&rule)?),
+            CardRequest::AddRule { rule, priority, counts } => {
+                let rule = self.checked(&rule)?;
+                let number = session.added_rules;
+                let program = session.subscriber.clone();
+                self.card.change(|settings| {
+                    settings.rules.add(session.number, number, program, priority, rule, counts);
+                });
+                session.added_rules += 1;
+                return Ok((CardReply::RuleAdded { number }, Vec::new()));
+            }
+            CardRequest::RemoveRule { number } => {
+                let counters = self.card.change(|settings| settings.rules.remove(session.number, number))?;
+                return Ok((CardReply::RuleCounters { counters }, Vec::new()));
+            }
+            CardRequest::RuleCounters { number } => {
+                let counters = self.card.settings().rules.counters(session.number, number)?;
+                return Ok((CardReply::RuleCounters { counters }, Vec::new()));
+            }
+            CardRequest::Rules { from } => {
+                let rules = self.card.settings().rules.status(from as usize, RULES_IN_REPLY);
+                return Ok((CardReply::Rules { rules }, Vec::new()));
+            }
             CardRequest::ClearCounters => self.card.clear_counters(),
             CardRequest::Design => return Ok((CardReply::Design { design: design.info() }, Vec::new())),
             CardRequest::Boot { design } => {
@@ -185,6 +226,14 @@ impl CardServer {
             }
         }
         Ok((CardReply::Done, Vec::new()))
+    }
+
+    /// The rule, for which there is room.
+    fn checked(&self, rule: &str) -> Result<ProgramRule, String> {
+        let settings = self.card.settings();
+        settings.design.expect(settings.design.has_filter, "filter")?;
+        settings.rules.check_room()?;
+        ProgramRule::new(rule, self.card.info().receive_channels)
     }
 
     fn hello(&self, session: &mut Session, version: u32, program: &str) -> Result<Answer, String> {

@@ -11,8 +11,11 @@ use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::Delivery;
 use ringroad_sze2::ChannelState;
+use ringroad_sze2::card::counters::RuleCounters;
 use ringroad_sze2::card::distribution::{ChannelDistribution, DistributionMode};
+use ringroad_sze2::card::filter::MAX_RULES;
 use ringroad_sze2::card::metadata::FrameInfo;
+use ringroad_sze2::card::program_rule::MAX_RULE_BYTES;
 use ringroad_sze2::card::settings::AddressCheck;
 use ringroad_sze2::client::{CardClient, CardError, Wanted};
 use ringroad_sze2::message::{CardRequest, CardStatus, MessageError};
@@ -302,6 +305,94 @@ fn invalid_settings_are_refused_and_change_nothing() {
     assert!(refused(CardRequest::SetFilter { rules: "default allow 0-1".into() }).contains("channel 1"));
     assert!(refused(CardRequest::SetFilter { rules: "deny everything".into() }).contains("line 1"));
     assert_eq!(site.status(), before);
+}
+
+#[test]
+fn rules_of_programs_come_before_the_filter_and_go_with_their_program() {
+    let mut site = Testbed::new("@channels=4,buffer=128K,block=4K");
+    let mut card = site.started(0xF, 0);
+    card.set(&CardRequest::SetFilter { rules: "default deny".into() }).unwrap();
+    let (first, second) = (site.program(), site.program());
+    let frame =
+        |station: u8| [&[2, 0, 0, 0, 0, station][..], &[4; 6], &[0x88, 0xb5], &[station; 46]].concat();
+    let mut channels = |site: &mut Testbed, stations: &[u8]| {
+        let frames: Vec<_> = stations.iter().map(|station| frame(*station)).collect();
+        site.come(0, &frames, 100);
+        [0, 1, 2, 3].map(|channel| received(&mut card, channel).len())
+    };
+    // Programs come in the order of their connections, whoever adds a rule first.
+    second.add_rule("allow 3 if tags 0", 0, false).unwrap();
+    let late = first.add_rule("allow 2 if smac 04:04:04:04:04:04", 2, true).unwrap();
+    let early = first.add_rule("  deny if\tdmac 02:00:00:00:00:01", 1, true).unwrap();
+    first.add_rule("allow 1 if dmac 02:00:00:00:00:02", 1, false).unwrap();
+    first.add_rule("allow 0 if dmac 02:00:00:00:00:02", 1, false).unwrap();
+    assert_eq!(channels(&mut site, &[1, 2, 2, 3]), [0, 2, 1, 0]);
+    let counted = |program: &CardClient, rule| {
+        let RuleCounters { frames, bytes } = program.rule_counters(rule).unwrap();
+        (frames, bytes)
+    };
+    assert_eq!((counted(&first, early), counted(&first, late)), ((1, 60), (1, 60)));
+    let rules = site.program().rules().unwrap();
+    let order: Vec<_> = rules.iter().map(|rule| (rule.priority, rule.rule.as_str())).collect();
+    assert_eq!(
+        order,
+        [
+            (1, "deny if dmac 02:00:00:00:00:01"),
+            (1, "allow 1 if dmac 02:00:00:00:00:02"),
+            (1, "allow 0 if dmac 02:00:00:00:00:02"),
+            (2, "allow 2 if smac 04:04:04:04:04:04"),
+            (0, "allow 3 if tags 0"),
+        ]
+    );
+    assert_eq!((rules[0].counters.unwrap().frames, rules[1].counters), (1, None));
+
+    let refused = |result: Result<u64, CardError>| match result {
+        Err(CardError::Refused(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    let none = |rule| second.remove_rule(rule).map(|counters| counters.frames);
+    assert!(refused(none(early)).contains("has no rule"), "it is another program's");
+    assert_eq!(first.remove_rule(early).unwrap().frames, 1);
+    assert!(refused(first.remove_rule(early).map(|_| 0)).contains("has no rule"));
+    assert_eq!(channels(&mut site, &[1]), [0, 0, 1, 0]);
+    for (rule, reason) in [
+        ("allow 4 if tcp", "channel 4, and the card has 0 to 3"),
+        ("default allow 0", "a rule begins with"),
+        ("allow 1", "ends with `if`"),
+        (&format!("deny if {}", "tcp ".repeat(200)), "512 is the most"),
+    ] {
+        assert!(refused(first.add_rule(rule, 0, false)).contains(reason), "{rule}");
+        assert!(first.check_rule(rule).unwrap_err().to_string().contains(reason), "{rule}");
+    }
+    // A subscription's end leaves the rules; the connection's takes them.
+    let mut first = first;
+    first.stop().unwrap();
+    assert_eq!(channels(&mut site, &[2]), [0, 1, 0, 0]);
+    drop(first);
+    // The server sees the hang-up before the next request.
+    assert_eq!(second.rules().unwrap().len(), 1);
+    assert_eq!(channels(&mut site, &[2]), [0, 0, 0, 1]);
+    second.set(&CardRequest::Boot { design: "HANIC_100G1_LR4".into() }).unwrap();
+    assert_eq!(second.rules().unwrap(), []);
+}
+
+#[test]
+fn a_card_has_a_limited_number_of_rules_and_reports_them_all() {
+    let site = Testbed::new(ONE);
+    let programs = [site.program(), site.program()];
+    let longest = format!(
+        "deny if src {0} dst {0} {1}",
+        "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128",
+        "tcp ".repeat(98)
+    );
+    assert!(longest.trim_end().len() > MAX_RULE_BYTES - 20);
+    for number in 0..MAX_RULES {
+        programs[number % 2].add_rule(&longest, 0, true).unwrap();
+    }
+    let refused = programs[0].add_rule("deny if tcp", 0, false).unwrap_err();
+    assert!(refused.to_string().contains("programs have 1024 rules"), "{refused}");
+    let rules = site.program().rules().unwrap();
+    assert!(rules.len() == MAX_RULES && rules.iter().all(|rule| rule.rule == longest.trim_end()));
 }
 
 #[test]

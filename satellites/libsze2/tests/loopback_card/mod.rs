@@ -15,9 +15,12 @@ use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
 use ringroad_sze2::card::design::DESIGNS;
 use ringroad_sze2::card::distribution::ChannelDistribution;
+use ringroad_sze2::card::program_rule::{ProgramRule, ProgramRules};
 use ringroad_sze2::card::settings::IbufSettings;
 use ringroad_sze2::memory::{ChannelGeometry, ChannelMemory, MIN_BUFFER_BYTES};
-use ringroad_sze2::message::{CardInfo, CardReply, CardRequest, CardStatus, ChannelStatus, receive, send};
+use ringroad_sze2::message::{
+    CardInfo, CardReply, CardRequest, CardStatus, ChannelStatus, Subscriber, receive, send,
+};
 use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::writer::{ChannelSide, SegmentWriter};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -46,6 +49,8 @@ struct State {
     transmit: HashMap<u16, (u64, Transmit)>,
     ibuf: IbufSettings,
     obuf_enabled: bool,
+    rules: ProgramRules,
+    added_rules: u64,
     received: [ChannelCounters; CHANNELS as usize],
     transmitted: [ChannelCounters; CHANNELS as usize],
     faults: [u64; CHANNELS as usize],
@@ -71,6 +76,8 @@ impl LoopbackCard {
             transmit: HashMap::new(),
             ibuf: IbufSettings::new(ADDRESS),
             obuf_enabled: true,
+            rules: ProgramRules::default(),
+            added_rules: 0,
             received: Default::default(),
             transmitted: Default::default(),
             faults: Default::default(),
@@ -221,6 +228,7 @@ fn memory() -> (Arc<ChannelMemory>, OwnedFd) {
 
 fn reply(state: &mut State, number: u64, event: &OwnedFd, request: CardRequest) -> (CardReply, Vec<OwnedFd>) {
     let copy = || event.try_clone().unwrap();
+    let refused = |reason| CardReply::Refused { reason };
     match request {
         CardRequest::Hello { .. } => (CardReply::Hello { info: info() }, vec![copy()]),
         CardRequest::Subscribe { receive, transmit } => {
@@ -280,6 +288,24 @@ fn reply(state: &mut State, number: u64, event: &OwnedFd, request: CardRequest) 
             }
             _ => (CardReply::Refused { reason: format!("channel {channel} is another's") }, Vec::new()),
         },
+        CardRequest::CheckRule { rule } => {
+            (ProgramRule::new(&rule, CHANNELS).map_or_else(refused, |_| CardReply::Done), Vec::new())
+        }
+        CardRequest::AddRule { rule, priority, counts } => {
+            let program = Subscriber { pid: None, program: String::new() };
+            let rule = ProgramRule::new(&rule, CHANNELS).unwrap();
+            state.rules.add(number, state.added_rules, program, priority, rule, counts);
+            state.added_rules += 1;
+            (CardReply::RuleAdded { number: state.added_rules - 1 }, Vec::new())
+        }
+        CardRequest::RemoveRule { number: rule } => {
+            let removed = state.rules.remove(number, rule);
+            (removed.map_or_else(refused, |counters| CardReply::RuleCounters { counters }), Vec::new())
+        }
+        CardRequest::RuleCounters { number: rule } => {
+            let present = state.rules.counters(number, rule);
+            (present.map_or_else(refused, |counters| CardReply::RuleCounters { counters }), Vec::new())
+        }
         CardRequest::Design => (CardReply::Design { design: DESIGNS[2].info() }, Vec::new()),
         CardRequest::ClearCounters => {
             state.received = Default::default();

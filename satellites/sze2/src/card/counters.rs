@@ -94,6 +94,16 @@ counters! {
     }
 }
 
+counters! {
+    /// Counters of a program's rule.
+    SharedRuleCounters, RuleCounters {
+        /// Frames that the rule decided on.
+        frames,
+        /// Bytes of these frames, without FCS.
+        bytes,
+    }
+}
+
 impl IbufCounters {
     /// Counts a rejected frame.
     pub fn reject(&mut self, rejection: Rejection) {

@@ -144,7 +144,7 @@ mod tests {
             protocol: 17,
             ports: Some(ports),
         };
-        HashKey { destination: [2; 6], source: [4; 6], vlan: None, ethertype: 0x0800, ip: Some(ip) }
+        HashKey { destination: [2; 6], source: [4; 6], vlan: None, tags: 0, ethertype: 0x0800, ip: Some(ip) }
     }
 
     #[test]

@@ -10,19 +10,21 @@
 //! ```
 //!
 //! A rule fits if all of its conditions fit: `src`, `dst` (an address or a prefix), `sport`, `dport` (a port or a
-//! range), `tcp`, `udp`, `icmp`, `icmp6`, `sctp` or `proto N`, `ipv4`, `ipv6`, `vlan N`, `ethertype N`, `smac`, `dmac`.
+//! range), `tcp`, `udp`, `icmp`, `icmp6`, `sctp` or `proto N`, `ipv4`, `ipv6`, `vlan N`, `tags N` (number of VLAN tags or
+//! a range), `ethertype N`, `smac`, `dmac`.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use ringroad_wire::headers::MAX_TAGS;
 use ringroad_wire::mac::Mac;
 
 use super::flow_key::HashKey;
 use super::settings::MAX_CHANNELS;
 
-/// Greatest number of rules.
+/// Greatest number of rules of a filter, and of those of all programs together.
 pub const MAX_RULES: usize = 1024;
 
 /// The rules, in their order.
@@ -34,8 +36,9 @@ pub struct CardFilter {
     text: String,
 }
 
+/// A rule: the channels for the frames that it fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
+pub(super) struct Rule {
     conditions: Vec<Condition>,
     /// Mask of channels that may get a fitting frame. An empty mask drops the frame.
     channels: u32,
@@ -51,6 +54,7 @@ enum Condition {
     Version4,
     Version6,
     Vlan(u16),
+    Tags(RangeInclusive<u16>),
     Ethertype(u16),
     SourceStation([u8; 6]),
     DestinationStation([u8; 6]),
@@ -94,6 +98,7 @@ impl Condition {
             Self::Version4 => ip.is_some_and(|ip| ip.source.is_ipv4()),
             Self::Version6 => ip.is_some_and(|ip| ip.source.is_ipv6()),
             Self::Vlan(vlan) => key.vlan == Some(*vlan),
+            Self::Tags(range) => range.contains(&key.tags),
             Self::Ethertype(ethertype) => key.ethertype == *ethertype,
             Self::SourceStation(station) => key.source == *station,
             Self::DestinationStation(station) => key.destination == *station,
@@ -115,6 +120,7 @@ impl Condition {
             "ipv4" => Self::Version4,
             "ipv6" => Self::Version6,
             "vlan" => Self::Vlan(number(&value()?, 4095)?),
+            "tags" => Self::Tags(range(&value()?, MAX_TAGS as u16)?),
             "ethertype" => Self::Ethertype(number(&value()?, u16::MAX)?),
             "smac" => Self::SourceStation(station(&value()?)?),
             "dmac" => Self::DestinationStation(station(&value()?)?),
@@ -174,6 +180,75 @@ pub fn parse_channels(text: &str) -> Result<u32, String> {
     Ok(channels)
 }
 
+/// Reads the beginning of a rule: the channels that it allows.
+fn read_channels<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<u32, String> {
+    match words.next() {
+        Some("deny") => Ok(0),
+        Some("allow") => match words.next() {
+            Some(channels) => parse_channels(channels),
+            None => Err("allow which channels?".to_owned()),
+        },
+        other => {
+            let other = other.unwrap_or_default();
+            Err(format!("{other:?}: a rule begins with `allow CHANNELS` or `deny`"))
+        }
+    }
+}
+
+/// Checks that `channels`, which a filter or a rule names, are among the first `count`.
+fn check_channels(channels: u32, count: u16, what: &str) -> Result<(), String> {
+    match channels.checked_shr(count.into()).unwrap_or(0) {
+        0 => Ok(()),
+        beyond => Err(format!(
+            "the {what} names channel {}, and the card has 0 to {}",
+            u32::from(count) + beyond.trailing_zeros(),
+            count.saturating_sub(1)
+        )),
+    }
+}
+
+impl Rule {
+    fn read<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let channels = read_channels(words)?;
+        let mut words = words.peekable();
+        if words.next() != Some("if") || words.peek().is_none() {
+            return Err("a rule ends with `if` and a condition".to_owned());
+        }
+        let mut conditions = Vec::new();
+        while let Some(word) = words.next() {
+            let mut value =
+                || words.next().map(str::to_owned).ok_or_else(|| format!("{word:?} needs a value"));
+            conditions.push(Condition::parse(word, &mut value)?);
+        }
+        Ok(Self { conditions, channels })
+    }
+
+    /// Whether the rule fits a frame. A frame without a whole header fits none.
+    #[inline]
+    pub(super) fn fits(&self, key: Option<&HashKey>) -> bool {
+        key.is_some_and(|key| self.conditions.iter().all(|condition| condition.fits(key)))
+    }
+
+    /// Mask of channels that may get a fitting frame.
+    #[inline]
+    pub(super) fn channels(&self) -> u32 {
+        self.channels
+    }
+
+    /// Checks that a card with `count` channels has those of the rule.
+    pub(super) fn check(&self, count: u16) -> Result<(), String> {
+        check_channels(self.channels, count, "rule")
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(&mut text.split_whitespace())
+    }
+}
+
 impl CardFilter {
     /// The filter that lets all `channels` get all frames.
     #[must_use]
@@ -190,10 +265,7 @@ impl CardFilter {
     #[inline]
     #[must_use]
     pub fn channels(&self, key: Option<&HashKey>) -> u32 {
-        let fitting = self.rules.iter().find(|rule| {
-            // A frame without a whole header matches only a rule without conditions.
-            rule.conditions.iter().all(|condition| key.is_some_and(|key| condition.fits(key)))
-        });
+        let fitting = self.rules.iter().find(|rule| rule.fits(key));
         fitting.map_or(self.default, |rule| rule.channels)
     }
 
@@ -210,14 +282,7 @@ impl CardFilter {
     /// The missing channels, in words for the user.
     pub fn check(&self, channels: u16) -> Result<(), String> {
         let named = self.rules.iter().fold(self.default, |named, rule| named | rule.channels);
-        match named.checked_shr(channels.into()).unwrap_or(0) {
-            0 => Ok(()),
-            beyond => Err(format!(
-                "the filter names channel {}, and the card has 0 to {}",
-                u32::from(channels) + beyond.trailing_zeros(),
-                channels.saturating_sub(1)
-            )),
-        }
+        check_channels(named, channels, "filter")
     }
 }
 
@@ -237,43 +302,23 @@ impl FromStr for CardFilter {
             let failed = |reason| wrong_line(line, reason);
             let words = content.split('#').next().unwrap_or_default();
             let mut words = words.split_whitespace().peekable();
-            let is_default = words.next_if_eq(&"default").is_some();
-            let channels = match words.next() {
-                None if !is_default => continue,
-                Some("deny") => 0,
-                Some("allow") => match words.next() {
-                    Some(channels) => parse_channels(channels).map_err(failed)?,
-                    None => return Err(failed("allow which channels?".to_owned())),
-                },
-                other => {
-                    let other = other.unwrap_or_default();
-                    return Err(failed(format!("{other:?}: a rule begins with `allow CHANNELS` or `deny`")));
-                }
-            };
-            if is_default {
+            if words.next_if_eq(&"default").is_some() {
+                let channels = read_channels(&mut words).map_err(failed)?;
                 if let Some(word) = words.next() {
                     return Err(failed(format!("{word:?}: `default` has no condition")));
                 }
                 if default.replace(channels).is_some() {
                     return Err(failed("there is a default already".to_owned()));
                 }
-                continue;
+            } else if words.peek().is_some() {
+                let rule = Rule::read(&mut words).map_err(failed)?;
+                if rules.len() == MAX_RULES {
+                    return Err(failed(format!(
+                        "there are {MAX_RULES} rules already, which is all there can be"
+                    )));
+                }
+                rules.push(rule);
             }
-            if words.next() != Some("if") || words.peek().is_none() {
-                return Err(failed("a rule ends with `if` and a condition".to_owned()));
-            }
-            let mut conditions = Vec::new();
-            while let Some(word) = words.next() {
-                let mut value =
-                    || words.next().map(str::to_owned).ok_or_else(|| format!("{word:?} needs a value"));
-                conditions.push(Condition::parse(word, &mut value).map_err(failed)?);
-            }
-            if rules.len() == MAX_RULES {
-                return Err(failed(format!(
-                    "there are {MAX_RULES} rules already, which is all there can be"
-                )));
-            }
-            rules.push(Rule { conditions, channels });
         }
         let Some(default) = default else {
             let line = text.lines().count() + 1;
@@ -305,6 +350,7 @@ mod tests {
             destination: [2, 0, 0, 0, 0, 1],
             source: [2; 6],
             vlan: Some(5),
+            tags: 1,
             ethertype: 0x0800,
             ip: Some(ip),
         }
@@ -346,6 +392,8 @@ mod tests {
             ("proto 6", "proto 0x11"),
             ("ipv4", "ipv6"),
             ("vlan 5", "vlan 6"),
+            ("tags 1", "tags 0"),
+            ("tags 1-8", "tags 2-8"),
             ("ethertype 0x0800", "ethertype 2054"),
             ("smac 02:02:02:02:02:02", "smac 02:02:02:02:02:03"),
             ("dmac 02:00:00:00:00:01", "dmac 02:00:00:00:00:11"),
@@ -375,6 +423,7 @@ mod tests {
             ("deny if sport +5", 1, "not a number"),
             ("deny if src 10.0.0.0/33", 1, "not an IP address"),
             ("deny if dmac 2:0:0:0:0:1", 1, "not a hardware address"),
+            ("deny if tags 9", 1, "number from 0 to 8"),
             ("deny if color red", 1, "not a condition"),
         ] {
             let error = text.parse::<CardFilter>().unwrap_err();

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags, VLAN_BITS};
+use ringroad_wire::headers::{
+    ADDRESSES_BYTES, EthernetHeader, Ip, IpFragment, IpVersion, TAG_BYTES, Tags, VLAN_BITS,
+};
 use ringroad_wire::ip_protocol::{SCTP, TCP, UDP};
 
 /// Number of bytes from the start of a frame that contain the whole key, except for unusual frames.
@@ -30,6 +32,8 @@ pub struct HashKey {
     pub source: [u8; 6],
     /// Identifier of the outermost VLAN, if the frame has a tag.
     pub vlan: Option<u16>,
+    /// Number of VLAN tags.
+    pub tags: u16,
     /// EtherType after the tags.
     pub ethertype: u16,
     /// IP part of the key; `None` if the frame has no IP packet.
@@ -50,7 +54,14 @@ impl HashKey {
         let ethernet = EthernetHeader::read(bytes, Tags::WithOld)?;
         let vlan = ethernet.tag.and_then(|at| half(bytes, at)).map(|control| control & VLAN_BITS);
         let ip = Ip::read(bytes, &ethernet).and_then(|ip| IpKey::read(bytes, &ip));
-        Some(Self { destination: *destination, source: *source, vlan, ethertype: ethernet.ether_type, ip })
+        Some(Self {
+            destination: *destination,
+            source: *source,
+            vlan,
+            tags: ((ethernet.type_at - ADDRESSES_BYTES) / TAG_BYTES) as u16,
+            ethertype: ethernet.ether_type,
+            ip,
+        })
     }
 }
 
@@ -114,7 +125,7 @@ mod tests {
     fn ports_are_found_behind_tags_and_options() {
         let frame = [ethernet(&[0x2005, 7], 0x0800), ipv4(0x2000)].concat();
         let key = HashKey::parse(&frame).unwrap();
-        assert_eq!((key.vlan, key.ethertype), (Some(5), 0x0800));
+        assert_eq!((key.vlan, key.tags, key.ethertype), (Some(5), 2, 0x0800));
         let ip = key.ip.unwrap();
         assert_eq!(ip.source.to_string(), "10.0.0.1");
         assert_eq!(ip.destination.to_string(), "10.0.0.2");

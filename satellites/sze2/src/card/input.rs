@@ -46,7 +46,9 @@ impl CardSettings {
     #[inline]
     #[must_use]
     pub fn needs_key(&self) -> bool {
-        !self.filter.is_uniform() || self.distribution.spread != DistributionMode::RoundRobin
+        !self.filter.is_uniform()
+            || !self.rules.is_empty()
+            || self.distribution.spread != DistributionMode::RoundRobin
     }
 
     /// Number of bytes from the start of a frame that [`Self::channel_of`] needs: all bytes, if the frame is shorter.
@@ -64,7 +66,8 @@ impl CardSettings {
     pub fn channel_of(&self, bytes: &[u8], frame_bytes: usize, turn: &mut u32) -> Result<u8, Rejection> {
         check(&self.ibuf, bytes.first_chunk().copied(), frame_bytes)?;
         let key = if self.needs_key() { HashKey::parse(bytes) } else { None };
-        let channels = self.filter.channels(key.as_ref());
+        let of_rule = self.rules.channels(key.as_ref(), frame_bytes);
+        let channels = of_rule.unwrap_or_else(|| self.filter.channels(key.as_ref()));
         self.distribution.channel(key.as_ref(), channels, turn).ok_or(Rejection::Filter)
     }
 }

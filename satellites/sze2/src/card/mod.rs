@@ -2,8 +2,8 @@
 //! pure: no memory, socket, clock or thread.
 //!
 //! ```text
-//! network ─ input buffer (IBUF: switched on? address? length?) ─ filter ─ distribution ─ channel 0, 1, ...
-//! network ─ output buffer (OBUF: switched on?) ─────────────────────────────────────────── channel 0, 1, ...
+//! network ─ input buffer (IBUF: on? address? length?) ─ programs' rules, filter ─ distribution ─ channel 0, 1, ...
+//! network ─ output buffer (OBUF: on?) ─────────────────────────────────────────────────── channel 0, 1, ...
 //! ```
 
 pub mod counters;
@@ -13,4 +13,5 @@ pub mod filter;
 pub mod flow_key;
 pub mod input;
 pub mod metadata;
+pub mod program_rule;
 pub mod settings;

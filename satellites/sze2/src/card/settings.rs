@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::design::CardDesign;
 use super::distribution::ChannelDistribution;
 use super::filter::CardFilter;
+use super::program_rule::ProgramRules;
 use crate::segment::MAX_FRAME_BYTES;
 
 /// Greatest number of channels of a direction: masks have 32 bits (libsze2).
@@ -107,7 +108,7 @@ impl IbufSettings {
 }
 
 /// All settings of a card.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CardSettings {
     /// Design that the card has booted.
     pub design: &'static CardDesign,
@@ -115,6 +116,8 @@ pub struct CardSettings {
     pub ibuf: IbufSettings,
     /// Whether the output buffer (OBUF) lets out frames.
     pub obuf_enabled: bool,
+    /// Rules of programs, which come before the filter.
+    pub rules: ProgramRules,
     /// Filter, which selects the channels that may get an accepted frame.
     pub filter: CardFilter,
     /// Distribution, which selects the frame's channel among them.
@@ -131,6 +134,7 @@ impl CardSettings {
             design,
             ibuf: IbufSettings::new(address),
             obuf_enabled: true,
+            rules: ProgramRules::default(),
             filter: CardFilter::all(channels.min(design.channels)),
             distribution: ChannelDistribution::default(),
             timestamps,

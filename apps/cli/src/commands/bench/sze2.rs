@@ -27,6 +27,10 @@ pub(super) struct BenchSze2 {
     /// Measure all sizes, bursts of 32 and 128, and all published numbers of cores; takes an hour per round
     #[arg(long, conflicts_with_all = ["size", "burst", "queues", "cores"])]
     full: bool,
+    /// Receive frames of 64 to 512 bytes in steps of 2, with the driver's copy and without, as section 5.6 of the
+    /// thesis; takes twenty minutes per round
+    #[arg(long, conflicts_with_all = ["full", "mode", "size", "burst"])]
+    multiread: bool,
     /// Forwarding mode of testpmd
     #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = ForwardMode::ALL.map(ForwardMode::name))]
     mode: Vec<String>,
@@ -67,7 +71,11 @@ impl BenchSze2 {
             .ok_or_else(|| {
                 Failure::usage(format!("--interval {}: choose from 0.01 to 60", self.interval), "")
             })?;
-        let mut plan = if self.full { Sze2Plan::full() } else { Sze2Plan::default() };
+        let mut plan = match (self.full, self.multiread) {
+            (true, _) => Sze2Plan::full(),
+            (_, true) => Sze2Plan::multiread(),
+            _ => Sze2Plan::default(),
+        };
         plan.interval = interval;
         plan.repeat = self.repeat;
         if !self.mode.is_empty() {

@@ -15,7 +15,8 @@ use crate::text_files::read_text_or_input;
 ///
 /// A line contains one rule: `allow 0-3 if tcp dst 192.0.2.0/24 dport 80`, `deny if vlan 5`. The first rule that
 /// matches a frame applies; `default allow 0-7` applies to frames that no rule matches. Conditions: src, dst, sport,
-/// dport, tcp, udp, icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, ethertype, smac, dmac.
+/// dport, tcp, udp, icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, tags, ethertype, smac, dmac. Rules that programs add
+/// come before these; `ringroad sze2 status` shows them.
 #[derive(Debug, Args)]
 pub(super) struct FilterVerb {
     #[command(flatten)]

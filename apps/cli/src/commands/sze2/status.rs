@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use clap::Args;
-use ringroad_sze2::card::counters::{IbufCounters, ObufCounters};
+use ringroad_sze2::card::counters::{IbufCounters, ObufCounters, RuleCounters};
 use ringroad_sze2::card::design::DesignInfo;
+use ringroad_sze2::card::program_rule::RuleStatus;
 use ringroad_sze2::message::{CardStatus, ChannelStatus};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
@@ -25,8 +26,11 @@ pub(super) struct CardStatusArgs {
 impl CardStatusArgs {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         let card = self.card.open()?;
-        let state = CardState { status: card.status()?, design: card.design().ok() };
-        output.result(&state, |state| text(&state.status, state.design.as_ref()))
+        let design = card.design().ok();
+        // A version without designs has no rules of programs.
+        let rules = if design.is_some() { card.rules()? } else { Vec::new() };
+        let state = CardState { status: card.status()?, design, rules };
+        output.result(&state, text)
     }
 }
 
@@ -38,9 +42,13 @@ struct CardState {
     /// `None` if the card's daemon is of a version without designs.
     #[serde(skip_serializing_if = "Option::is_none")]
     design: Option<DesignInfo>,
+    /// Rules of programs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<RuleStatus>,
 }
 
-fn text(status: &CardStatus, design: Option<&DesignInfo>) -> String {
+fn text(state: &CardState) -> String {
+    let CardState { status, design, rules } = state;
     let mut text = String::new();
     let info = &status.info;
     // Writing into a string cannot fail.
@@ -48,7 +56,7 @@ fn text(status: &CardStatus, design: Option<&DesignInfo>) -> String {
         text,
         "card {}: {}address {}, {} receive and {} transmit channels, buffers of {} and {}, metadata {}\n",
         info.name,
-        design.map_or(String::new(), |design| format!("design {design}, ")),
+        design.as_ref().map_or(String::new(), |design| format!("design {design}, ")),
         Mac::from(info.address),
         info.receive_channels,
         info.transmit_channels,
@@ -62,6 +70,10 @@ fn text(status: &CardStatus, design: Option<&DesignInfo>) -> String {
     let _ = writeln!(text, "distribution {}{ports}; filter:", status.distribution.spread);
     for line in status.filter.lines() {
         let _ = writeln!(text, "  {line}");
+    }
+    if !rules.is_empty() {
+        let _ =
+            writeln!(text, "\nrules of programs, which come before the filter:\n{}", program_rules(rules));
     }
     let _ = writeln!(text, "\n{}", channels(">receive channel", &status.receive));
     let _ = write!(text, "{}", channels(">transmit channel", &status.transmit));
@@ -107,6 +119,24 @@ pub(super) fn obuf(status: &CardStatus) -> String {
     let row = [frames, bytes, disabled].map(grouped);
     let table = lines(&[">frames let out", ">bytes", ">switched off"], [row], "");
     format!("OBUF {}\n{table}", switched(status.obuf_enabled))
+}
+
+fn program_rules(rules: &[RuleStatus]) -> String {
+    fn counted(rule: &RuleStatus, of: fn(&RuleCounters) -> u64) -> String {
+        rule.counters.as_ref().map_or(String::new(), |counters| grouped(of(counters)))
+    }
+    table(
+        rules,
+        &[
+            ("program", |rule| rule.program.program.clone()),
+            (">process", |rule| rule.program.pid.map_or(String::new(), |pid| pid.to_string())),
+            (">priority", |rule| rule.priority.to_string()),
+            (">frames", |rule| counted(rule, |counters| counters.frames)),
+            (">bytes", |rule| counted(rule, |counters| counters.bytes)),
+            ("rule", |rule| rule.rule.clone()),
+        ],
+        "",
+    )
 }
 
 fn channels(heading: &'static str, channels: &[ChannelStatus]) -> String {
