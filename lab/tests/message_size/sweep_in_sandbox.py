@@ -9,6 +9,7 @@ import os
 import subprocess
 from typing import Any
 
+from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.dut.interface import DUTS, Placement
 from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.host.local import LocalHost
@@ -30,7 +31,7 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
         )
         settings = MessageSizeSettings.model_validate(request["settings"])
         placement = Placement(host, frozenset({min(usable)}))
-        kind = station_cable(request["driver"], settings)
+        kind = station_cable(request["driver"], settings, CableKind(request["cable"]))
         with joined_stations(dut, kind, settings, (placement, placement)) as stations:
             if request["kill"]:
                 stations[1].processes()[0].stop(0.0)

@@ -146,6 +146,7 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
         ),
         ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif, only for nic, veth"),
         ('duts = ["ovs"]\nphysical = "tap"', "physical: the generator has no ports for tap"),
+        ('duts = ["ringroad"]\nphysical = "netmap"', "physical: the generator has no ports for netmap"),
         ('methods = ["thruput"]', "methods: there is no method 'thruput'; did you mean 'throughput'?"),
         ("[method.throughput]\nsearch_s = 0", "method.throughput.search_s: has to be greater than 0, not 0"),
         ('[method.throughput]\nsearch_s = "1"', "method.throughput.search_s: has to be a valid number, not '1'"),
@@ -203,7 +204,7 @@ def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path, monk
         resolve(Library(folder, "here"), "mine")
 
 
-@pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "tap or vhost-user")])
+@pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "netmap or tap or vhost-user")])
 def test_stations_and_a_device_without_a_common_cable_are_rejected(
     folder: Path, stations: str, cables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
