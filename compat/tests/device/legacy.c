@@ -12,6 +12,24 @@ static struct nmreq wish(const char *name)
     return req;
 }
 
+/* As QEMU's netmap ports do: they try a length, restore the former one, and then set it. */
+static void set_headers(int fd)
+{
+    static const uint16_t lengths[] = {10, 0, 12, 0, 12, 0};
+    size_t i;
+
+    for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct nmreq req = wish("vale0:l");
+
+        req.nr_cmd = NETMAP_BDG_VNET_HDR;
+        req.nr_arg1 = lengths[i];
+        CHECK(ioctl(fd, NIOCREGIF, &req) == 0);
+        req = wish("vale0:l");
+        req.nr_cmd = NETMAP_VNET_HDR_GET;
+        CHECK(ioctl(fd, NIOCREGIF, &req) == 0 && req.nr_arg1 == lengths[i]);
+    }
+}
+
 int main(void)
 {
     struct nmreq req = wish("vale0:l"), before;
@@ -59,6 +77,7 @@ int main(void)
     req.nr_cmd = NETMAP_VNET_HDR_GET;
     req.nr_arg1 = 7;
     CHECK(ioctl(fd, NIOCREGIF, &req) == 0 && req.nr_arg1 == 0);
+    set_headers(fd);
     req = wish("vale0:l");
     req.nr_cmd = NETMAP_BDG_LIST;
     CHECK(ioctl(fd, NIOCGINFO, &req) == 0 && req.nr_arg2 == 0);

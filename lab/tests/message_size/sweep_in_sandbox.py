@@ -9,6 +9,7 @@ import os
 import subprocess
 from typing import Any
 
+from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.dut.interface import DUTS, Placement
 from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.host.local import LocalHost
@@ -31,7 +32,7 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
         layout = lay_out_stations(Cpus(), usable, settings)
         first, second = layout.guests
         dut = dut_type(dut_type.settings_type.model_validate(request["dut_settings"]), Placement(host, layout.dut, huge_pages=False))
-        kind = station_cable(request["driver"], settings)
+        kind = station_cable(request["driver"], settings, CableKind(request["cable"]))
         with joined_stations(dut, kind, settings, (Placement(host, first), Placement(host, second))) as stations:
             if request["kill"]:
                 stations[1].processes()[0].stop(0.0)

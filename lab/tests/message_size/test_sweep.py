@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,32 @@ from ringroad_lab.dut.open_vswitch import DPDK_DAEMON
 from ringroad_lab.message_size.sweep import sockperf_sizes
 from sandboxed import ask_in_sandbox
 
+
+def netdevs() -> list[str]:
+    if (qemu := shutil.which("qemu-system-x86_64")) is None:
+        return []
+    return subprocess.run([qemu, "-M", "none", "-netdev", "help"], capture_output=True, text=True, check=False).stdout.split()
+
+
 needs_programs = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("NPtcp", "sockperf", "ethtool"))), reason="needs root, netpipe-tcp, sockperf, ethtool"
 )
 needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed (qemu-system-x86)")
+needs_qemu_with_netmap = pytest.mark.skipif("netmap" not in netdevs(), reason="QEMU has no netmap ports (docs/netmap.md)")
 needs_testpmd = pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="testpmd is not installed (dpdk-dev)")
 needs_ovs_dpdk = pytest.mark.skipif(not os.path.exists(DPDK_DAEMON), reason="openvswitch-switch-dpdk is not installed")
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
 
 
-def sweep(driver: str, *, kill: bool = False, dut_settings: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    request = {"driver": driver, "kill": kill, "dut_settings": dut_settings or {}, "settings": settings}
+def sweep(
+    driver: str,
+    *,
+    kill: bool = False,
+    cable: str = "veth",
+    dut_settings: dict[str, Any] | None = None,
+    **settings: Any,  # noqa: ANN401
+) -> dict[str, Any]:
+    request = {"driver": driver, "kill": kill, "cable": cable, "dut_settings": dut_settings or {}, "settings": settings}
     return ask_in_sandbox(Path(__file__).parent / "sweep_in_sandbox.py", request)
 
 
@@ -84,6 +100,7 @@ GUESTS = [
     pytest.param("linux-bridge", "tap", "netpipe", id="linux-bridge"),
     pytest.param("ovs-dpdk", "vhost-user", "sockperf-udp", marks=needs_ovs_dpdk, id="ovs-dpdk"),
     pytest.param("testpmd", "vhost-user", "sockperf-tcp", marks=needs_testpmd, id="testpmd"),
+    pytest.param("ringroad", "netmap", "sockperf-udp", marks=needs_qemu_with_netmap, id="ringroad-netmap"),
 ]
 
 
@@ -91,7 +108,7 @@ GUESTS = [
 @needs_qemu
 @pytest.mark.parametrize(("driver", "cable", "tool"), GUESTS)
 def test_messages_go_back_and_forth_between_virtual_machines(driver: str, cable: str, tool: str) -> None:
-    answer = sweep(driver, stations="guests", placement="device-apart", tools=(tool,), max_bytes=16, perturbation_bytes=0)
+    answer = sweep(driver, cable=cable, stations="guests", placement="device-apart", tools=(tool,), max_bytes=16, perturbation_bytes=0)
     assert "error" not in answer, answer
     assert answer["cable"] == cable
     assert {"QEMU", "Linux (guest)"} == set(answer["versions"])
@@ -108,6 +125,14 @@ def test_messages_go_back_and_forth_between_virtual_machines(driver: str, cable:
     assert (f"{name}_dut_processors" in outcome["metrics"]) == (driver != "linux-bridge")
     assert answer["links"] == 1
     assert answer["netns"] == ""
+
+
+@needs_programs
+@pytest.mark.skipif("netmap" in netdevs() or not netdevs(), reason="needs a QEMU without netmap ports")
+def test_a_qemu_without_netmap_ports_is_reported() -> None:
+    answer = sweep("ringroad", cable="netmap", stations="guests", tools=("sockperf-udp",), max_bytes=16)
+    assert answer["error"] == "GuestError"
+    assert "this QEMU has no netmap ports; docs/netmap.md" in answer["text"]
 
 
 @needs_programs

@@ -212,6 +212,7 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
             "dut.ovs-dpdk.method.throughput.acceptable_loss: no such setting; did you mean 'acceptable_loss_ratio'?",
         ),
         (f"{BOTH_ARMS}method.thruput.search_s = 1", "dut.ovs-dpdk.method.thruput: there is no such method; did you mean 'throughput'?"),
+        ('duts = ["ringroad"]\nphysical = "netmap"', "physical: the generator has no ports for netmap"),
         ('methods = ["thruput"]', "methods: there is no method 'thruput'; did you mean 'throughput'?"),
         ("[method.throughput]\nsearch_s = 0", "method.throughput.search_s: has to be greater than 0, not 0"),
         ('[method.throughput]\nsearch_s = "1"', "method.throughput.search_s: has to be a valid number, not '1'"),
@@ -269,7 +270,7 @@ def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path, monk
         resolve(Library(folder, "here"), "mine")
 
 
-@pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "tap or vhost-user")])
+@pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "netmap or tap or vhost-user")])
 def test_stations_and_a_device_without_a_common_cable_are_rejected(
     folder: Path, stations: str, cables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

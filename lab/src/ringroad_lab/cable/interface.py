@@ -29,6 +29,8 @@ class CableKind(str):
     """A UNIX socket; shared memory packet interface."""
     TAP: ClassVar[CableKind]
     """A TAP interface at the device's end, QEMU at the other."""
+    NETMAP: ClassVar[CableKind]
+    """A port of a switch for netmap programs; QEMU opens it."""
     NIC: ClassVar[CableKind]
     """A network card at each end, joined by a real cable."""
     VFIO: ClassVar[CableKind]
@@ -48,6 +50,7 @@ CableKind.VETH = CableKind("veth")
 CableKind.VHOST_USER = CableKind("vhost-user")
 CableKind.MEMIF = CableKind("memif")
 CableKind.TAP = CableKind("tap")
+CableKind.NETMAP = CableKind("netmap")
 CableKind.NIC = CableKind("nic")
 CableKind.VFIO = CableKind("vfio")
 
@@ -159,6 +162,7 @@ CABLES: Kinds[CableType] = Kinds(
         "vhost-user": "cable.sockets:VhostUserCable",
         "memif": "cable.sockets:MemifCable",
         "tap": "cable.interfaces:TapCable",
+        "netmap": "cable.sockets:NetmapCable",
         "nic": "cable.cards:NicCable",
         "vfio": "cable.cards:VfioCable",
     },

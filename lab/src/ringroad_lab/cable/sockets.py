@@ -1,4 +1,4 @@
-"""Cables that are a UNIX socket. The server end creates the socket; here only its path is chosen."""
+"""Cables that are a UNIX socket. The server end creates the socket; for most, its path is chosen here."""
 
 from __future__ import annotations
 
@@ -50,6 +50,18 @@ class MemifCable(SocketCable):
     def loop_location(self, cable: Cable) -> str:
         """Name the server's side."""
         return f"memif:{cable.dut_end}@role=server,id=0"
+
+
+class NetmapCable(CableType):
+    """A port of the device's switch, which a netmap program opens at the device's socket. The device chooses both."""
+
+    title: ClassVar[str] = "a port of a switch for netmap programs; QEMU opens it"
+    shares_memory: ClassVar[bool] = True
+    reaches_generator: ClassVar[bool] = False
+
+    def lay(self, laying: Laying) -> Cable:
+        """Lay nothing: after `configure`, `Dut.plugged_in` returns the ends."""
+        return Cable(laying.kind, laying.name, "", "", queues=laying.queues)
 
 
 def _far_role(cable: Cable) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -67,9 +68,13 @@ class RingroadSwitch(Dut):
 
     title: ClassVar[str] = "Ringroad switch"
     settings_type: ClassVar[type[DutSettings]] = RingroadSettings
-    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
+    carries: ClassVar[frozenset[CableKind]] = frozenset(
+        {CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC, CableKind.NETMAP}
+    )
     build_programs: ClassVar[Programs] = {"ringroadd": (), "ringroad": ()}
-    no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys((CableKind.VHOST_USER, CableKind.MEMIF), "dropped_no_space")
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys(
+        (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NETMAP), "dropped_no_space"
+    )
     settings: RingroadSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -95,13 +100,17 @@ class RingroadSwitch(Dut):
         for switch, members in switches.items():
             for port in members:
                 name = f"{switch}:{port.number}"
+                self._ports[name] = port
+                if port.cable.kind is CableKind.NETMAP:
+                    if self.settings.forwarding != "learn":
+                        raise DutError(f'{self.title}: netmap programs open their ports later: they need forwarding = "learn"')
+                    continue
                 share = f"@share={switch}:{members[0].number}" if self.settings.shared_buffers and port is not members[0] else ""
                 options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
                 try:
                     self._daemon.call("attach", f"{name}{share}", "--driver", self._driver(port.cable), *options)
                 except HostError as error:
                     raise DutError(f"{self.title} could not attach port {port.number}: {error}") from error
-                self._ports[name] = port
         if self.settings.forwarding == "learn":
             return
         if self.settings.forwarding == "rules":
@@ -148,6 +157,13 @@ class RingroadSwitch(Dut):
         except HostError as error:
             raise DutError(f"{self.title} rejected its flow entries: {error}") from error
 
+    def plugged_in(self, cable: Cable) -> Cable:
+        """Return a cable with its ends: a netmap program opens a port of the switch at the daemon's socket."""
+        if cable.kind is not CableKind.NETMAP:
+            return cable
+        (name,) = (name for name, port in self._ports.items() if port.cable == cable)
+        return replace(cable, dut_end=str(self._daemon.socket), far_end=name)
+
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every peer is connected and every interface is up."""
 
@@ -164,6 +180,9 @@ class RingroadSwitch(Dut):
         found = self._daemon.ports()
         for name, port in self._ports.items():
             if name not in found:
+                if port.cable.kind is CableKind.NETMAP:
+                    # Its program has not opened it yet, or has ended: the check of the program reports that.
+                    continue
                 raise DutError(f"{self.title}: port {port.number} is gone: {self._daemon.last_words()}")
             if found[name].get("error"):
                 raise DutError(f"{self.title}: port {port.number} failed: {found[name]['error']}")

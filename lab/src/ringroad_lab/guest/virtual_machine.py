@@ -35,7 +35,7 @@ OFFLOADS_OFF = (
 class VirtualMachine(Peer):
     """QEMU with a virtio-net card for each cable."""
 
-    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP, CableKind.NETMAP})
     build_programs: ClassVar[Programs] = {QEMU: ()}
     program: ClassVar[str] = "QEMU"
     boots_kernel: ClassVar[bool] = True
@@ -109,11 +109,21 @@ class VirtualMachine(Peer):
             self.host.run(["mkdir", "-p", str(self._folder)])
             image, modules = self._kernel()
             archive = build_initramfs(self.host, self._folder, modules, self._modules(), self._script(), self._files())
-            self._process = self.host.start(self.name, self._command(image, archive, cables), cpus=self.placement.cpus)
+            command, env = self._command(image, archive, cables), self._environment(cables)
+            self._process = self.host.start(self.name, command, env=env, cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
         if why := self._process.why_silent(self.ready_text, BOOT_LIMIT_S):
             raise GuestError(f"guest {self.name} (QEMU) {why}")
+
+    def _environment(self, cables: Sequence[Cable]) -> dict[str, str]:
+        """Return what QEMU needs to find the ports that it opens as a netmap program."""
+        sockets = [cable.dut_end for cable in cables if cable.kind is CableKind.NETMAP]
+        if not sockets:
+            return {}
+        if "netmap" not in self.host.run([QEMU, "-M", "none", "-netdev", "help"]).stdout.split():
+            raise GuestError(f"guest {self.name}: this QEMU has no netmap ports; docs/netmap.md describes a build that has them")
+        return {"RINGROAD_SOCKET": sockets[0]}
 
     def _command(self, image: str, archive: PurePosixPath, cables: Sequence[Cable]) -> list[str]:
         namespaces = {cable.dut_netns for cable in cables if cable.kind is CableKind.TAP} - {None}
@@ -132,7 +142,17 @@ class VirtualMachine(Peer):
             ]
         return [
             *inside,
-            *(QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"),
+            # A build replaces only the first word of a command by itself.
+            *(
+                self.host.require(QEMU, "qemu-system-x86"),
+                "-nodefaults",
+                "-no-user-config",
+                "-display",
+                "none",
+                "-no-reboot",
+                "-serial",
+                "stdio",
+            ),
             *self._serial_ports(),
             *("-M", "q35,memory-backend=mem", "-object", f"memory-backend-memfd,id=mem,size={memory},share=on", "-m", memory),
             *(("-accel", "tcg", "-cpu", "max") if is_emulated else ("-accel", "kvm", "-cpu", "host")),
@@ -176,4 +196,6 @@ def _network_back_end(number: int, cable: Cable, *, has_vhost: bool) -> list[str
     if cable.kind is CableKind.TAP:
         vhost = ",vhost=on" if has_vhost else ""
         return ["-netdev", f"tap,id=n{number},ifname={cable.far_end},script=no,downscript=no{vhost}"]
+    if cable.kind is CableKind.NETMAP:
+        return ["-netdev", f"netmap,id=n{number},ifname={cable.far_end}"]
     raise GuestError(f"a QEMU guest does not carry {cable.kind} ({cable.name})")

@@ -61,14 +61,15 @@ def require_programs(settings: StationSettings, placement: Placement) -> list[st
     return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *programs))]
 
 
-def station_cable(driver: str, settings: StationSettings) -> CableKind:
-    """Return the kind of cable between a device and stations.
+def station_cable(driver: str, settings: StationSettings, wanted: CableKind | None = None) -> CableKind:
+    """Return the kind of cable between a device and stations: `wanted` if both carry it, else the best kind.
 
     Raises:
         ScenarioError: no kind of cable fits.
     """
     carried = STATIONS[settings.stations].carries
-    kind = guest_cable(None, DUTS[driver].carries & carried)
+    both = DUTS[driver].carries & carried
+    kind = guest_cable(wanted if wanted in both else None, both)
     if kind is None:
         names = " or ".join(sorted(carried))
         raise ScenarioError(f"{settings.stations} are joined by {names}, and {driver} has no ports for these")

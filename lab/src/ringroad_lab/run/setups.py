@@ -155,7 +155,7 @@ class RealSetups:
         if choice.host != LOCAL_HOST:
             raise DutError(f"{choice.label} is on {choice.host}: stations are on this machine only")
         dut_type = find_dut(choice.driver)
-        kind = station_cable(choice.driver, settings)
+        kind = station_cable(choice.driver, settings, scenario.physical_of(choice))
         cpus = lay_out_stations(scenario.cpus, os.sched_getaffinity(0), settings)
         host = LocalHost()
 

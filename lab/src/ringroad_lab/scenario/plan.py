@@ -121,7 +121,7 @@ def plan(scenarios: Sequence[Scenario]) -> Plan:
 def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method]) -> CableKind:
     settings = methods[each.method.name].settings
     if isinstance(settings, StationSettings):
-        return station_cable(turn.dut.driver, settings)
+        return station_cable(turn.dut.driver, settings, turn.scenario.physical_of(turn.dut))
     return turn.scenario.physical_of(turn.dut)
 
 
