@@ -91,7 +91,10 @@ impl Engine {
         source.receive(batch);
         let (frames, bytes) = (batch.frames(), batch.bytes());
         if frames == 0 {
-            return finish_empty(source, batch, &self.outboxes);
+            return match batch.slots() {
+                0 => Served::EMPTY_POLL,
+                slots => finish_empty(source, batch, slots, &self.outboxes),
+            };
         }
         let list = Batch::numbers(0..frames);
         let (mut lent, mut kicks) = (0, 0);
@@ -140,7 +143,10 @@ impl Engine {
         }
         let frames = batch.frames();
         if frames == 0 {
-            return finish_empty(source, batch, &self.outboxes);
+            return match batch.slots() {
+                0 => Served::EMPTY_POLL,
+                slots => finish_empty(source, batch, slots, &self.outboxes),
+            };
         }
         let mut dropped = DropTally::default();
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
@@ -307,13 +313,15 @@ fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[
     release(source, batch.slots(), lent, outboxes);
 }
 
-/// Gives a batch without frames back to its source, with the slots that were skipped in it.
+/// Gives a batch without frames back to its source, with the `slots` that were skipped in it.
 #[cold]
-fn finish_empty(source: &mut EngineQueue, batch: &Batch, outboxes: &[Option<Outbox>]) -> Served {
-    let slots = batch.slots();
-    if slots == 0 {
-        return Served::EMPTY_POLL;
-    }
+#[inline(never)]
+fn finish_empty(
+    source: &mut EngineQueue,
+    batch: &Batch,
+    slots: usize,
+    outboxes: &[Option<Outbox>],
+) -> Served {
     finish_batch(source, batch, 0, outboxes);
     let kicks = u64::from(source.flush()) * KICK_COST;
     // The worker goes on: more such slots may wait.
