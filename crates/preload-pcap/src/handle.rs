@@ -2,19 +2,19 @@
 
 mod settings;
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use libc::{c_char, c_int};
 use ringroad::{Port, PortError, ProcessMark};
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::abi::{ERROR_TEXT_BYTES, PCAP_ERROR_BREAK, PCAP_ERROR_RFMON_NOTSUP, PCAP_TSTAMP_PRECISION_NANO};
 use crate::device;
 use crate::error::{PcapError, contained};
 use crate::inject;
+use crate::nudge::Nudge;
 use crate::registry;
 use crate::session::{Carrier, Session};
 use crate::statistics::DropCounters;
@@ -42,7 +42,7 @@ pub(crate) struct Active {
     carrier: OnceLock<Carrier>,
     port_descriptor: RawFd,
     /// Wakes a thread that sleeps until frames come.
-    pub(crate) nudge: Arc<OwnedFd>,
+    pub(crate) nudge: Arc<Nudge>,
     reading: AtomicBool,
     /// Maximum time that a read waits; `None` is without limit.
     pub(crate) timeout: Option<Duration>,
@@ -128,7 +128,7 @@ impl Handle {
     pub(crate) fn break_loop(&self) {
         self.breaking.store(true, Ordering::Release);
         if let Ok(active) = self.active() {
-            active.nudge();
+            active.nudge.give();
         }
     }
 
@@ -194,8 +194,7 @@ impl Active {
             Port::open_with(&device::port_name(name, settings), &device::open_options(name, settings))?;
         let drops = DropCounters::of(name, &port);
         finish_at_exit();
-        let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| PcapError::new(format!("making an eventfd: {errno}")))?;
+        let nudge = Nudge::new().map_err(|errno| PcapError::new(format!("making an eventfd: {errno}")))?;
         let ring_bytes: u64 = port
             .queues()
             .iter_mut()
@@ -250,16 +249,6 @@ impl Active {
     pub(crate) fn port_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the port lives in `session` as long as this value, and keeps its descriptor.
         unsafe { BorrowedFd::borrow_raw(self.port_descriptor) }
-    }
-
-    /// Wakes a thread that sleeps until frames come.
-    pub(crate) fn nudge(&self) {
-        let _ = rustix::io::write(&*self.nudge, &1u64.to_ne_bytes());
-    }
-
-    /// Takes the signal that woke a thread.
-    pub(crate) fn take_nudge(&self) {
-        let _ = rustix::io::read(&*self.nudge, &mut [0; 8]);
     }
 }
 

@@ -31,6 +31,7 @@ mod filter;
 mod handle;
 mod inject;
 mod listing;
+mod nudge;
 mod receive;
 mod registry;
 mod savefile;

@@ -162,7 +162,7 @@ impl<'a> Reading<'a> {
         let mut set = [PollFd::new(&*self.active.nudge, PollFlags::IN)];
         // A signal ends the wait early, and the next check finds out.
         if poll(&mut set, Some(&timeout)).is_ok_and(|ready| ready > 0) {
-            self.active.take_nudge();
+            self.active.nudge.take();
         }
     }
 
@@ -184,7 +184,7 @@ impl<'a> Reading<'a> {
         let polled = poll(&mut set, timeout.as_ref());
         let nudged = !set[1].revents().is_empty();
         if nudged {
-            active.take_nudge();
+            active.nudge.take();
         }
         let (session, _) = self.session();
         session.reader_sleeps = false;

@@ -6,7 +6,7 @@
 mod arrivals;
 mod selectable;
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use ringroad::{Interest, Port, PortError, slot_flags};
@@ -14,10 +14,11 @@ use ringroad::{Interest, Port, PortError, slot_flags};
 use crate::abi::PacketHeader;
 use crate::error::PcapError;
 use crate::filter::Filter;
+use crate::nudge::Nudge;
 use crate::system::DeadHandle;
 use arrivals::Arrivals;
 pub(crate) use selectable::Carrier;
-use selectable::{Selectable, Watch};
+use selectable::{CarrierWait, Selectable};
 
 /// Maximum number of frames that one read of the ring returns.
 pub(crate) const BATCH_FRAMES: usize = 64;
@@ -94,8 +95,8 @@ pub(crate) struct Session {
     /// Header of that frame.
     pub(crate) header: Option<PacketHeader>,
     selectable: Option<Selectable>,
-    /// Eventfd that wakes a thread which sleeps until frames come.
-    nudge: Arc<OwnedFd>,
+    /// Wakes a thread that sleeps until frames come.
+    nudge: Arc<Nudge>,
     /// Whether frames came since a read last waited.
     pub(crate) flowing: bool,
     /// Whether a thread sleeps until frames come.
@@ -108,7 +109,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Takes over an open port. Frames longer than `snaplen` bytes are cut. `nudge` wakes its reader.
-    pub(crate) fn new(mut port: Port, snaplen: u32, nudge: Arc<OwnedFd>) -> Self {
+    pub(crate) fn new(mut port: Port, snaplen: u32, nudge: Arc<Nudge>) -> Self {
         let arrivals = port.queues().iter_mut().map(|queue| Arrivals::new(queue.rx().slot_count())).collect();
         Self {
             port,
@@ -350,7 +351,7 @@ impl Session {
     pub(crate) fn settle(&mut self) {
         if self.reader_sleeps {
             // It announces its sleep again, unless there are frames.
-            let _ = rustix::io::write(&*self.nudge, &1u64.to_ne_bytes());
+            self.nudge.give();
         }
         let watch = self.update_selectable();
         let watch = self.unless_failed(watch);
@@ -391,10 +392,10 @@ impl Session {
         bytes.div_ceil(slot_bytes as usize) as u32
     }
 
-    /// Updates the descriptor after a signal or an order, and returns what its thread has to wait for. A reader that
+    /// Updates the descriptor after a signal or a nudge, and returns what its thread has to wait for. A reader that
     /// sleeps gets the same signals, and settles by itself.
-    fn carry_signals(&mut self) -> Watch {
-        let watch = if self.reader_sleeps { Ok(Watch::Orders) } else { self.update_after_signal() };
+    fn carry_signals(&mut self) -> CarrierWait {
+        let watch = if self.reader_sleeps { Ok(CarrierWait::Nudge) } else { self.update_after_signal() };
         let watch = self.unless_failed(watch);
         if let Some(selectable) = &mut self.selectable {
             selectable.watches(watch);
@@ -402,22 +403,22 @@ impl Session {
         watch
     }
 
-    fn update_after_signal(&mut self) -> Result<Watch, PortError> {
+    fn update_after_signal(&mut self) -> Result<CarrierWait, PortError> {
         self.disarm()?;
         let watch = self.update_selectable()?;
         if self.selectable.as_ref().is_some_and(|selectable| selectable.announced) {
             // The signal may have been the end of the daemon.
             self.port.check()?;
         }
-        Ok(watch.max(Watch::Port))
+        Ok(watch.max(CarrierWait::Port))
     }
 
     /// Updates the descriptor, and announces a sleep for what it is not ready for. Returns what its thread must wait
     /// for.
-    fn update_selectable(&mut self) -> Result<Watch, PortError> {
+    fn update_selectable(&mut self) -> Result<CarrierWait, PortError> {
         loop {
             let Some(selectable) = self.selectable.as_ref().filter(|selectable| !selectable.failed) else {
-                return Ok(Watch::Orders);
+                return Ok(CarrierWait::Nudge);
             };
             let wanted = selectable.wanted_slots;
             let (readable, free) = (self.port.is_ready(Interest::Rx), self.port.tx().available());
@@ -437,21 +438,21 @@ impl Session {
                 selectable.tell(readable, free >= wanted);
             }
             return Ok(match missing {
-                _ if free > 0 && free < wanted => Watch::PortAndTime,
-                Some(_) => Watch::Port,
-                None => Watch::Orders,
+                _ if free > 0 && free < wanted => CarrierWait::PortAndTime,
+                Some(_) => CarrierWait::Port,
+                None => CarrierWait::Nudge,
             });
         }
     }
 
     /// If the port has failed, makes the descriptor readable and writable, so that the program learns of it.
-    fn unless_failed(&mut self, watch: Result<Watch, PortError>) -> Watch {
+    fn unless_failed(&mut self, watch: Result<CarrierWait, PortError>) -> CarrierWait {
         watch.unwrap_or_else(|_| {
             if let Some(selectable) = &mut self.selectable {
                 selectable.failed = true;
                 selectable.tell(true, true);
             }
-            Watch::Orders
+            CarrierWait::Nudge
         })
     }
 

@@ -164,7 +164,7 @@ impl PcapForwarder {
 
 /// Start of `struct pcap_pkthdr`, by pcap(3PCAP).
 #[repr(C)]
-struct Header {
+struct PcapFrameHeader {
     stamp: libc::timeval,
     captured_bytes: u32,
 }
@@ -174,7 +174,7 @@ unsafe extern "C" fn forward(outlet: *mut u8, header: *const c_void, frame: *con
     // SAFETY: the caller of `pcap_dispatch` passed an outlet, which nothing else uses meanwhile.
     let outlet = unsafe { &mut *outlet.cast::<Outlet>() };
     // SAFETY: libpcap passes the frame's header.
-    let header = unsafe { &*header.cast::<Header>() };
+    let header = unsafe { &*header.cast::<PcapFrameHeader>() };
     let bytes = header.captured_bytes as usize;
     // SAFETY: the device is open, and libpcap passes that many bytes.
     let injected = unsafe { (outlet.inject)(outlet.device.handle.as_ptr(), frame.cast(), bytes) };

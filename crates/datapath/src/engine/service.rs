@@ -91,10 +91,7 @@ impl Engine {
         source.receive(batch);
         let (frames, bytes) = (batch.frames(), batch.bytes());
         if frames == 0 {
-            return match batch.slots() {
-                0 => Served::EMPTY_POLL,
-                slots => finish_empty(source, batch, slots, &self.outboxes),
-            };
+            return finish_empty(source, batch, &self.outboxes);
         }
         let list = Batch::numbers(0..frames);
         let (mut lent, mut kicks) = (0, 0);
@@ -143,10 +140,7 @@ impl Engine {
         }
         let frames = batch.frames();
         if frames == 0 {
-            return match batch.slots() {
-                0 => Served::EMPTY_POLL,
-                slots => finish_empty(source, batch, slots, &self.outboxes),
-            };
+            return finish_empty(source, batch, &self.outboxes);
         }
         let mut dropped = DropTally::default();
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
@@ -313,10 +307,19 @@ fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[
     release(source, batch.slots(), lent, outboxes);
 }
 
-/// Gives a batch without frames back to its source, with the `slots` that were skipped in it.
+/// Gives a batch without frames back to its source. Most are empty polls, which have no slots either.
+#[inline(always)]
+fn finish_empty(source: &mut EngineQueue, batch: &Batch, outboxes: &[Option<Outbox>]) -> Served {
+    match batch.slots() {
+        0 => Served::EMPTY_POLL,
+        slots => finish_skipped(source, batch, slots, outboxes),
+    }
+}
+
+/// Gives a batch back to its source, all of whose `slots` were skipped.
 #[cold]
 #[inline(never)]
-fn finish_empty(
+fn finish_skipped(
     source: &mut EngineQueue,
     batch: &Batch,
     slots: usize,

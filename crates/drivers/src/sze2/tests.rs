@@ -320,7 +320,7 @@ fn rules_of_programs_come_before_the_filter_and_go_with_their_program() {
         site.come(0, &frames, 100);
         [0, 1, 2, 3].map(|channel| received(&mut card, channel).len())
     };
-    // Programs come in the order of their connections, whoever adds a rule first.
+    // The rules of the earlier connection come first, although the later one adds its rule before.
     second.add_rule("allow 3 if tags 0", 0, false).unwrap();
     let late = first.add_rule("allow 2 if smac 04:04:04:04:04:04", 2, true).unwrap();
     let early = first.add_rule("  deny if\tdmac 02:00:00:00:00:01", 1, true).unwrap();

@@ -13,41 +13,36 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use ringroad_c_face::BlockedSignals;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair, sockopt,
 };
 
 use super::Session;
+use crate::nudge::Nudge;
 
 /// Time between two checks of a ring that has free slots, but fewer than a long frame needs: no signal announces more.
 const ROOM_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Bytes that are sent at once to fill the send buffer.
 const FILLING: [u8; 2048] = [0; 2048];
 
-/// What the thread waits for.
+/// Events that end the wait of the descriptor's thread. A nudge ends each wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Watch {
-    /// For orders alone.
-    Orders,
-    /// For orders and the port's signals.
+pub(super) enum CarrierWait {
+    /// No others.
+    Nudge,
+    /// The port's signals.
     Port,
-    /// For orders and the port's signals, but not longer than until the next check.
+    /// The port's signals, and the time of the next check.
     PortAndTime,
 }
 
-/// Way to change what the thread waits for, or to end it.
+/// State that the thread shares with those that change its wait or end it.
 #[derive(Debug)]
-struct Order {
-    event: OwnedFd,
+struct CarrierControl {
+    nudge: Nudge,
     ends: AtomicBool,
-}
-
-impl Order {
-    fn give(&self) {
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-    }
 }
 
 /// The descriptor, as the program was told its state.
@@ -65,13 +60,13 @@ pub(super) struct Selectable {
     pub(super) announced: bool,
     /// Whether the port has failed. The descriptor stays readable and writable, so that the program learns of it.
     pub(super) failed: bool,
-    watch: Watch,
-    order: Arc<Order>,
+    watch: CarrierWait,
+    control: Arc<CarrierControl>,
 }
 
 impl Selectable {
     /// Makes a descriptor, writable and not readable.
-    fn new(order: Arc<Order>) -> rustix::io::Result<Self> {
+    fn new(control: Arc<CarrierControl>) -> rustix::io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (program, library) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         // The kernel makes it as small as it can be, so that little fills it.
@@ -84,8 +79,8 @@ impl Selectable {
             wanted_slots: 1,
             announced: false,
             failed: false,
-            watch: Watch::Port,
-            order,
+            watch: CarrierWait::Port,
+            control,
         })
     }
 
@@ -114,15 +109,15 @@ impl Selectable {
     }
 
     /// Ensures that the thread waits for `watch` at least.
-    pub(super) fn require(&mut self, watch: Watch) {
+    pub(super) fn require(&mut self, watch: CarrierWait) {
         if self.watch < watch {
             self.watch = watch;
-            self.order.give();
+            self.control.nudge.give();
         }
     }
 
     /// Records what the thread waits for from now on.
-    pub(super) fn watches(&mut self, watch: Watch) {
+    pub(super) fn watches(&mut self, watch: CarrierWait) {
         self.watch = watch;
     }
 }
@@ -130,50 +125,49 @@ impl Selectable {
 /// Thread of a descriptor.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    order: Arc<Order>,
+    control: Arc<CarrierControl>,
     thread: JoinHandle<()>,
 }
 
 impl Carrier {
     /// Gives `session` a descriptor, and starts its thread.
     pub(super) fn start(session: &mut Session, shared: &Arc<Mutex<Session>>) -> std::io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let order = Arc::new(Order { event, ends: AtomicBool::new(false) });
-        let selectable = Selectable::new(Arc::clone(&order))?;
+        let control = Arc::new(CarrierControl { nudge: Nudge::new()?, ends: AtomicBool::new(false) });
+        let selectable = Selectable::new(Arc::clone(&control))?;
         let port = session.port.as_fd().try_clone_to_owned()?;
-        let (orders, shared) = (Arc::clone(&order), Arc::downgrade(shared));
+        let (of_thread, shared) = (Arc::clone(&control), Arc::downgrade(shared));
         // The program's signal handlers run in its own threads alone.
         let _blocked = BlockedSignals::new();
         let thread = std::thread::Builder::new().name("ringroad-pcap".into());
-        let thread = thread.spawn(move || carry(&orders, &port, &shared))?;
+        let thread = thread.spawn(move || carry(&of_thread, &port, &shared))?;
         session.selectable = Some(selectable);
-        Ok(Self { order, thread })
+        Ok(Self { control, thread })
     }
 
     /// Ends the thread.
     pub(crate) fn end(self) {
-        self.order.ends.store(true, Ordering::Release);
-        self.order.give();
+        self.control.ends.store(true, Ordering::Release);
+        self.control.nudge.give();
         let _ = self.thread.join();
     }
 }
 
-/// Waits for signals and orders until the end.
-fn carry(order: &Order, port: &OwnedFd, session: &Weak<Mutex<Session>>) {
-    let mut watch = Watch::Port;
+/// Waits for signals and nudges until the end.
+fn carry(control: &CarrierControl, port: &OwnedFd, session: &Weak<Mutex<Session>>) {
+    let mut watch = CarrierWait::Port;
     loop {
-        let mut set = [PollFd::new(&order.event, PollFlags::IN), PollFd::new(port, PollFlags::IN)];
-        let watched = if watch == Watch::Orders { &mut set[..1] } else { &mut set[..] };
-        let time = (watch == Watch::PortAndTime).then_some(&ROOM_CHECK);
+        let mut set = [PollFd::new(&control.nudge, PollFlags::IN), PollFd::new(port, PollFlags::IN)];
+        let watched = if watch == CarrierWait::Nudge { &mut set[..1] } else { &mut set[..] };
+        let time = (watch == CarrierWait::PortAndTime).then_some(&ROOM_CHECK);
         match poll(watched, time) {
             Ok(_) | Err(Errno::INTR) => {}
             // The kernel has no memory for the call.
             Err(_) => std::thread::yield_now(),
         }
         if !set[0].revents().is_empty() {
-            let _ = rustix::io::read(&order.event, &mut [0; 8]);
+            control.nudge.take();
         }
-        if order.ends.load(Ordering::Acquire) {
+        if control.ends.load(Ordering::Acquire) {
             return;
         }
         let Some(session) = session.upgrade() else { return };
@@ -193,9 +187,8 @@ mod tests {
 
     #[test]
     fn the_descriptor_is_ready_for_exactly_what_it_was_told() {
-        let event = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let order = Arc::new(Order { event, ends: AtomicBool::new(false) });
-        let mut selectable = Selectable::new(order).unwrap();
+        let control = CarrierControl { nudge: Nudge::new().unwrap(), ends: AtomicBool::new(false) };
+        let mut selectable = Selectable::new(Arc::new(control)).unwrap();
         assert_eq!(events(&selectable.program), PollFlags::OUT);
         let flag = |set, flag| if set { flag } else { PollFlags::empty() };
         // Every state follows every other one, and itself.

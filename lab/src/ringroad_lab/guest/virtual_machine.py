@@ -143,16 +143,8 @@ class VirtualMachine(Peer):
         return [
             *inside,
             # A build replaces only the first word of a command by itself.
-            *(
-                self.host.require(QEMU, "qemu-system-x86"),
-                "-nodefaults",
-                "-no-user-config",
-                "-display",
-                "none",
-                "-no-reboot",
-                "-serial",
-                "stdio",
-            ),
+            self.host.require(QEMU, "qemu-system-x86"),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"),
             *self._serial_ports(),
             *("-M", "q35,memory-backend=mem", "-object", f"memory-backend-memfd,id=mem,size={memory},share=on", "-m", memory),
             *(("-accel", "tcg", "-cpu", "max") if is_emulated else ("-accel", "kvm", "-cpu", "host")),

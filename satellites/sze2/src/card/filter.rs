@@ -30,7 +30,7 @@ pub const MAX_RULES: usize = 1024;
 /// The rules, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardFilter {
-    rules: Vec<Rule>,
+    rules: Vec<FilterRule>,
     default: u32,
     /// The rules as they were given.
     text: String,
@@ -38,7 +38,7 @@ pub struct CardFilter {
 
 /// A rule: the channels for the frames that it fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct FilterRule {
     conditions: Vec<Condition>,
     /// Mask of channels that may get a fitting frame. An empty mask drops the frame.
     channels: u32,
@@ -207,7 +207,7 @@ fn check_channels(channels: u32, count: u16, what: &str) -> Result<(), String> {
     }
 }
 
-impl Rule {
+impl FilterRule {
     fn read<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let channels = read_channels(words)?;
         let mut words = words.peekable();
@@ -241,7 +241,7 @@ impl Rule {
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for FilterRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -311,7 +311,7 @@ impl FromStr for CardFilter {
                     return Err(failed("there is a default already".to_owned()));
                 }
             } else if words.peek().is_some() {
-                let rule = Rule::read(&mut words).map_err(failed)?;
+                let rule = FilterRule::read(&mut words).map_err(failed)?;
                 if rules.len() == MAX_RULES {
                     return Err(failed(format!(
                         "there are {MAX_RULES} rules already, which is all there can be"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::counters::{RuleCounters, SharedRuleCounters};
-use super::filter::{MAX_RULES, Rule};
+use super::filter::{FilterRule, MAX_RULES};
 use super::flow_key::HashKey;
 use crate::message::Subscriber;
 
@@ -15,7 +15,7 @@ pub const MAX_RULE_BYTES: usize = 512;
 /// A checked rule of a program.
 #[derive(Debug)]
 pub struct ProgramRule {
-    rule: Rule,
+    rule: FilterRule,
     text: String,
 }
 
@@ -60,7 +60,7 @@ impl ProgramRule {
         if text.len() > MAX_RULE_BYTES {
             return Err(format!("the rule has {} bytes: {MAX_RULE_BYTES} is the most", text.len()));
         }
-        let rule: Rule = text.parse()?;
+        let rule: FilterRule = text.parse()?;
         rule.check(channels)?;
         // Only words of rules are left, so it can be shown on terminals.
         Ok(Self { rule, text: text.split_whitespace().collect::<Vec<_>>().join(" ") })
