@@ -28,6 +28,7 @@ class Files:
         self.steal = {0: 0, 1: 0}
         self.idle = {0: 0, 1: 0}
         self.interrupts = {0: 0, 1: 0}
+        self.programs = {0: 0, 1: 0}
         self.process(1, 0)
         self.process(2, 0, name="kthreadd")
         self.process(LAB, 1)
@@ -52,8 +53,9 @@ class Files:
         """Show no thread of the kernel, and nothing outside of the namespace."""
         shutil.rmtree(self.view.proc / "2")
 
-    def rest(self, processor: int, idle: int, interrupts: int = 0) -> None:
-        """Let a processor be idle, and serve interrupts, for some ticks."""
+    def count(self, processor: int, *, programs: int = 0, idle: int = 0, interrupts: int = 0) -> None:
+        """Let the kernel count some ticks of a processor."""
+        self.programs[processor] += programs
         self.idle[processor] += idle
         self.interrupts[processor] += interrupts
         self._write_steal()
@@ -68,7 +70,7 @@ class Files:
         lines = [
             "cpu 0 0 0 0 0 0 0 0 0 0",
             *(
-                f"cpu{number} 9 9 9 {9 + self.idle[number]} 9 9 {9 + self.interrupts[number]} {ticks} 0 0"
+                f"cpu{number} 9 9 {9 + self.programs[number]} {9 + self.idle[number]} 9 9 {9 + self.interrupts[number]} {ticks} 0 0"
                 for number, ticks in self.steal.items()
             ),
         ]
@@ -174,8 +176,8 @@ def test_what_a_namespace_hides_is_what_nothing_visible_did(files: Files) -> Non
     files.process(601, LAB, run_ns=50_000_000, processor=1, name="python")
     files.process(500, 1, run_ns=100_000_000, processor=1, name="cc1")
     files.take(1, 10)
-    files.rest(1, idle=20, interrupts=5)
-    files.rest(0, idle=100)
+    files.count(1, programs=65, idle=20, interrupts=5)
+    files.count(0, idle=100)
     seen = witness.since(before)
     assert seen.processor == 1
     assert seen.steal_s == pytest.approx(0.1)
@@ -191,11 +193,24 @@ def test_a_quiet_machine_has_nothing_hidden(files: Files) -> None:
     files.process(600, LAB, run_ns=900_000_000, processor=1)
     (files.view.proc / "600/task/600/schedstat").write_text("200000000 0 0\n")
     (files.view.proc / "600/status").write_text("Name:\tgenerator\nCpus_allowed_list:\t1\n")
-    files.rest(1, idle=10)
-    files.rest(0, idle=99)
+    files.count(1, programs=90, idle=10)
+    files.count(0, programs=1, idle=99)
     seen = witness.since(before)
     assert seen.ratio == pytest.approx(0.01)
     assert not seen.is_above_limit
+
+
+def test_interrupts_that_wake_an_idle_processor_are_no_hidden_program(files: Files) -> None:
+    files.hide_what_is_outside()
+    files.process(600, LAB, processor=1)
+    witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
+    before = witness.look()
+    # The kernel counts a tenth of the second for nobody; its ticks missed some of the run's short turns.
+    files.process(600, LAB, run_ns=400_000_000, processor=1)
+    files.count(1, programs=35, idle=50)
+    files.count(0, idle=100)
+    seen = witness.since(before)
+    assert (seen.others_s, seen.programs) == (0, {})
 
 
 def test_without_the_namespace_nothing_hidden_is_counted(files: Files) -> None:
