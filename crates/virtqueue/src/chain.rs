@@ -43,6 +43,9 @@ pub enum BufferAccess {
     Read,
     /// The device writes: the driver receives.
     Write,
+    /// The device reads the first segments, and writes its answer into the others. [`SgEntry::EMPTY`] stands between
+    /// the two parts, if there is an answer.
+    ReadThenWrite,
 }
 
 /// A descriptor, read from memory once.
@@ -90,6 +93,8 @@ impl Descriptor {
         let (direction, most) = match access {
             BufferAccess::Read => (0, MAX_CHAIN_BYTES),
             BufferAccess::Write => (DESC_WRITE, u32::MAX),
+            // A request has at least two pieces.
+            BufferAccess::ReadThenWrite => return None,
         };
         if self.flags & (DESC_NEXT | DESC_WRITE | DESC_INDIRECT) != direction
             || self.bytes == 0
@@ -99,7 +104,7 @@ impl Descriptor {
         }
         let start = last.find(memory, self.address, self.bytes)?;
         match access {
-            BufferAccess::Read => prefetch_read(start.as_ptr()),
+            BufferAccess::Read | BufferAccess::ReadThenWrite => prefetch_read(start.as_ptr()),
             BufferAccess::Write => prefetch_write(start.as_ptr()),
         }
         Some(SgEntry { start, bytes: self.bytes, guest: self.address })
@@ -135,11 +140,11 @@ impl<'a> Pieces<'a> {
     #[inline]
     pub(crate) fn append(&mut self, descriptor: Descriptor) -> Result<(), RingFault> {
         self.bytes = self.bytes.saturating_add(descriptor.bytes);
-        if self.access == BufferAccess::Read && self.bytes > MAX_CHAIN_BYTES {
+        if self.access != BufferAccess::Write && self.bytes > MAX_CHAIN_BYTES {
             return Err(RingFault::TooLong);
         }
         if (descriptor.flags & DESC_WRITE != 0) != (self.access == BufferAccess::Write) {
-            return Err(RingFault::Direction);
+            self.begin_answer()?;
         }
         let (mut guest, mut bytes) = (descriptor.address, descriptor.bytes);
         while bytes != 0 {
@@ -153,6 +158,17 @@ impl<'a> Pieces<'a> {
             guest = guest.wrapping_add(u64::from(together));
             bytes -= together;
         }
+        Ok(())
+    }
+
+    /// Begins the part of the chain that the device writes. Only a request has both parts.
+    #[cold]
+    fn begin_answer(&mut self) -> Result<(), RingFault> {
+        if self.access != BufferAccess::ReadThenWrite {
+            return Err(RingFault::Direction);
+        }
+        self.access = BufferAccess::Write;
+        self.segments.push(SgEntry::EMPTY);
         Ok(())
     }
 }

@@ -7,6 +7,8 @@ pub mod features {
     pub const NET_CSUM: u64 = 1 << 0;
     /// The driver accepts frames with a partial checksum.
     pub const NET_GUEST_CSUM: u64 = 1 << 1;
+    /// The device gives the card its address.
+    pub const NET_MAC: u64 = 1 << 5;
     /// The driver accepts long TCP frames over IPv4.
     pub const NET_GUEST_TSO4: u64 = 1 << 7;
     /// The driver accepts long TCP frames over IPv6.
@@ -27,10 +29,20 @@ pub mod features {
     pub const NET_MRG_RXBUF: u64 = 1 << 15;
     /// The card reports whether it has a link.
     pub const NET_STATUS: u64 = 1 << 16;
+    /// The card has a control queue.
+    pub const NET_CTRL_VQ: u64 = 1 << 17;
+    /// The control queue sets which frames the driver receives: all, all multicast frames, those to listed addresses.
+    pub const NET_CTRL_RX: u64 = 1 << 18;
+    /// The control queue sets the VLANs whose frames the driver receives.
+    pub const NET_CTRL_VLAN: u64 = 1 << 19;
+    /// The control queue can also turn off kinds of frames: unicast, multicast, broadcast.
+    pub const NET_CTRL_RX_EXTRA: u64 = 1 << 20;
     /// The driver announces itself on request, after a migration.
     pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
     /// The card has several pairs of queues.
     pub const NET_MQ: u64 = 1 << 22;
+    /// The control queue sets the card's address.
+    pub const NET_CTRL_MAC_ADDR: u64 = 1 << 23;
     /// The device keeps a log of the pages that it writes (vhost, no bit of virtio's).
     pub const LOG_ALL: u64 = 1 << 26;
     /// A legacy driver accepts any split between header and frame.

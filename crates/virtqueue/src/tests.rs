@@ -219,6 +219,44 @@ fn buffers_of_one_piece_are_taken_up_to_the_first_of_another_kind() {
 }
 
 #[test]
+fn a_request_has_a_part_to_read_and_then_a_part_to_write() {
+    for is_packed in [false, true] {
+        let guest = Guest::new();
+        let describe = |index: u16, buffer: u64, bytes: u32, kind: u16| {
+            let flags = kind | if is_packed { DESC_AVAIL } else { 0 };
+            let (third, fourth) = if is_packed { (index, flags) } else { (flags, index + 1) };
+            guest.describe(DESCRIPTORS, index.into(), buffer, bytes, third, fourth);
+        };
+        let take = |segments: &mut Vec<SgEntry>| {
+            let mut ring = guest.ring(&Guest::config(8, is_packed), if is_packed { 0x8000 } else { 0 });
+            let taken = ring.take(BufferAccess::ReadThenWrite, segments);
+            assert_eq!(ring.take_singles(BufferAccess::ReadThenWrite, &mut [SgEntry::EMPTY]), 0);
+            taken
+        };
+        guest.offer(8, 0, &[0]);
+        describe(0, 0, 2, DESC_NEXT);
+        describe(1, 100, 6, DESC_NEXT);
+        describe(2, 200, 1, DESC_WRITE);
+        let mut segments = Vec::new();
+        assert_eq!(take(&mut segments), Ok(true));
+        assert_eq!(shape(&segments[..2]), [(0, 2), (100, 6)]);
+        assert_eq!(segments[2].bytes, 0);
+        assert_eq!(shape(&segments[3..]), [(200, 1)]);
+        // A request may have only one of the parts.
+        describe(1, 100, 6, 0);
+        segments.clear();
+        assert_eq!(take(&mut segments), Ok(true));
+        assert_eq!(shape(&segments), [(0, 2), (100, 6)]);
+        describe(0, 0, 2, DESC_WRITE);
+        segments.clear();
+        assert_eq!(take(&mut segments), Ok(true));
+        assert_eq!(shape(&segments[1..]), [(0, 2)]);
+        describe(0, 0, 2, DESC_WRITE | DESC_NEXT);
+        assert_eq!(take(&mut segments), Err(RingFault::Direction));
+    }
+}
+
+#[test]
 fn the_driver_is_woken_only_on_request() {
     let guest = Guest::new();
     let use_one = |ring: &mut DeviceRing| {
@@ -453,7 +491,11 @@ proptest! {
         table in prop::collection::vec(wild_word(), 16),
         driver in prop::collection::vec(0u16..10, 11),
         is_packed: bool,
-        write: bool,
+        access in prop_oneof![
+            Just(BufferAccess::Read),
+            Just(BufferAccess::Write),
+            Just(BufferAccess::ReadThenWrite),
+        ],
     ) {
         let guest = Guest::new();
         let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
@@ -461,7 +503,6 @@ proptest! {
         guest.write(TABLE, &bytes(&table));
         guest.write(DRIVER, &driver.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
         let mut ring = guest.ring(&Guest::config(8, is_packed), if is_packed { 0x8000 } else { 0 });
-        let access = if write { BufferAccess::Write } else { BufferAccess::Read };
         let mut taken = 0;
         loop {
             let mut singles = [SgEntry::EMPTY; 3];
@@ -472,6 +513,10 @@ proptest! {
                 Ok(true) => ring.give_back_all(std::iter::once(1)),
                 Ok(false) | Err(_) => break,
             }
+            // Nothing but the entry between the parts of a request is empty.
+            let is_between = |piece: &&SgEntry| piece.bytes == 0;
+            prop_assert!(segments.iter().filter(is_between).count() <= 1);
+            segments.retain(|piece| piece.bytes != 0);
             prop_assert!(segments.len() <= count + MAX_SEGMENTS);
             for piece in &segments {
                 prop_assert!(piece.guest >= GUEST && piece.guest + u64::from(piece.bytes) <= GUEST + BYTES);
