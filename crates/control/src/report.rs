@@ -436,7 +436,11 @@ pub struct PeerReport {
     pub agreed: String,
     /// Number of queues that the peer uses now.
     pub active_queues: u16,
-    /// Reason why the last connection failed or could not be made; absent after a regular end.
+    /// Ethernet address of the peer's card, if the peer has it from this port, or has set it here.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// Reason why the last connection failed or could not be made, or what of the present one is stopped; absent after a
+    /// regular end.
     pub last_error: Option<String>,
 }
 

@@ -273,6 +273,7 @@ fn port() -> PortReport {
             connections: 2,
             agreed: "split rings".to_owned(),
             active_queues: 1,
+            address: Some("02:00:00:00:00:02".to_owned()),
             last_error: Some("it left".to_owned()),
         }),
     }

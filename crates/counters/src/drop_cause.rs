@@ -95,8 +95,8 @@ causes! {
     /// segmentation, segments of nothing. Counted at the source; at the destination if the fault shows only when the
     /// frame is finished.
     BadOffload = "bad_offload",
-    /// Frame is for a station that a capture card does not listen for, or its filter denies the frame. Counted at the
-    /// card.
+    /// Frame is for a station or a VLAN that the card does not listen for, or its filter denies the frame: a capture card
+    /// or a guest's card. Counted at the card.
     Filtered = "filtered",
 }
 

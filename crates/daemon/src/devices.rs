@@ -280,6 +280,15 @@ impl Ports {
             if now.active_queues != before.active_queues {
                 self.table.use_queues(key, now.active_queues)?;
             }
+            if let (Some(address), Some(former)) = (now.address, before.address)
+                && address != former
+                && let Some(port) = self.table.on_switches().get(key)
+            {
+                // Nobody has the former address any more, so frames to it go to all ports again.
+                let forgotten =
+                    self.table.fabric().forget_learned(&port.switch, Some(port.port.as_str())).unwrap_or(0);
+                info!(visited = %key, forgotten, "the peer has changed its address from {former} to {address}");
+            }
             if now.connections != before.connections {
                 info!(visited = %key, "a peer has connected");
             }
@@ -292,7 +301,8 @@ impl Ports {
             if let Some(error) =
                 now.last_error.as_ref().filter(|error| before.last_error.as_ref() != Some(*error))
             {
-                warn!(visited = %key, "no peer: {error}");
+                let state = if now.is_connected { "peer" } else { "no peer" };
+                warn!(visited = %key, "{state}: {error}");
             }
         }
         self.known_peers = peers;

@@ -94,6 +94,7 @@ pub(crate) fn peer_report(device: &Device) -> Option<PeerReport> {
         connections: status.connections,
         agreed: status.agreed,
         active_queues: status.active_queues,
+        address: status.address.map(|address| address.to_string()),
         last_error: status.last_error,
     })
 }

@@ -59,6 +59,7 @@ class PeerReport(TypedDict):
     connections: int
     agreed: str
     active_queues: int
+    address: str | None
     last_error: str | None
 
 

@@ -75,10 +75,11 @@ fn link_state(link: &LinkReport) -> String {
 
 fn peer_state(peer: &PeerReport, queues: u16) -> String {
     match (peer.connected, &peer.last_error) {
-        (true, _) if peer.active_queues < queues => {
+        (true, Some(fault)) => format!("peer connected: {fault}"),
+        (true, None) if peer.active_queues < queues => {
             format!("peer connected, uses {} of {queues} queues", peer.active_queues)
         }
-        (true, _) => "peer connected".to_owned(),
+        (true, None) => "peer connected".to_owned(),
         (false, Some(error)) => format!("no peer: {error}"),
         (false, None) => "no peer".to_owned(),
     }
@@ -150,6 +151,7 @@ mod tests {
             connections: 1,
             agreed: "split rings".into(),
             active_queues: 1,
+            address: None,
             last_error: None,
         });
         assert!(ports_table(&[report.clone()]).contains("uses 1 of 2 queues"));

@@ -23,6 +23,11 @@ impl From<HandOver> for Inheritance {
 }
 
 impl Inheritance {
+    /// Whether all numbers have been read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.numbers.as_slice().is_empty()
+    }
+
     pub(crate) fn number(&mut self) -> io::Result<u64> {
         self.numbers.next().ok_or_else(too_little)
     }

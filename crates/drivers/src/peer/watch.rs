@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ringroad_ring::eventfd;
+use ringroad_wire::mac::Mac;
 
 /// The state of a port's connection with its peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,7 +17,10 @@ pub struct PeerStatus {
     pub agreed: String,
     /// Number of the port's queues that the peer uses now.
     pub active_queues: u16,
-    /// Reason why the last connection failed or could not be set up; absent after a regular end.
+    /// Address of the peer's card, if the peer has it from this port or has set it here.
+    pub address: Option<Mac>,
+    /// Reason why the last connection failed or could not be set up, or what of the present one is stopped; absent after
+    /// a regular end.
     pub last_error: Option<String>,
 }
 
@@ -79,12 +83,23 @@ impl PeerWatch {
         });
     }
 
+    /// Records the address of the connected peer's card, if this port knows it.
+    pub(crate) fn has_address(&self, address: Option<Mac>) {
+        self.change(|WatchedPeer { status, .. }| status.address = address);
+    }
+
+    /// Records that a part of the connection is stopped.
+    pub(crate) fn has_fault(&self, fault: String) {
+        self.change(|WatchedPeer { status, .. }| status.last_error = Some(fault));
+    }
+
     /// Records that the connection has ended or could not be set up. `error` is the reason, unless the end was regular.
     pub(crate) fn disconnected(&self, error: Option<String>) {
         self.change(|WatchedPeer { status, cause }| {
             status.is_connected = false;
             status.agreed.clear();
             status.active_queues = 0;
+            status.address = None;
             if error.is_some() {
                 status.last_error.clone_from(&error);
             }

@@ -3,7 +3,7 @@
 //!
 //! The `vhost` crate reads and answers the messages. A ring runs when it was started by its kick, is enabled, and its
 //! addresses lie in the shared memory. For every change the ring is taken back from the worker first and handed over
-//! again afterwards.
+//! again afterwards. The control queue stays with the connection's thread ([`control`]).
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,6 +16,7 @@ use ringroad_virtqueue::inflight::{Inflight, InflightLayout};
 use ringroad_virtqueue::layout::{
     MAX_RING_ENTRIES, NET_HEADER_BYTES, SHORT_NET_HEADER_BYTES, features as feature,
 };
+use ringroad_wire::mac::Mac;
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
@@ -24,12 +25,16 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 
+use self::control::{CardSettings, ControlRing};
+use super::call::{Call, is_stream_socket};
 use super::features::{describe, offered_protocol};
+use super::messages::OwnMessage;
 use super::vring::{Scratch, Vring};
 use crate::peer::handover::Mailbox;
-use crate::peer::wake_set::check_eventfd;
+use crate::peer::wake_set::{WakeSet, check_eventfd};
 use crate::peer::watch::PeerWatch;
 
+mod control;
 mod hand_over;
 
 /// Maximum number of memory regions: QEMU's number of slots.
@@ -39,7 +44,11 @@ const CONFIG_BYTES: usize = 12;
 /// Maximum number of regions whose files are kept for another process: the number that every front end may have. A
 /// guest with more regions must reconnect after a handover.
 const MAX_KEPT_FILES: usize = 8;
+/// Part of the configuration with the address.
+const ADDRESS_BYTES: usize = 6;
 const LINK_UP: u16 = 1;
+/// The guest is to announce itself.
+const ANNOUNCE: u16 = 2;
 
 /// Setup of one ring by the front end.
 #[derive(Debug, Default)]
@@ -54,8 +63,8 @@ struct VringSetup {
     /// Whether the ring broke a rule. It does not run again until it is set up again.
     is_broken: bool,
     kick: Option<OwnedFd>,
-    call: Option<Arc<OwnedFd>>,
-    error: Option<Arc<OwnedFd>>,
+    call: Option<Arc<Call>>,
+    error: Option<Arc<Call>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +104,17 @@ pub(super) struct BackEnd {
     vrings: Vec<VringSetup>,
     /// Mailboxes of the rings, in the order of the front end's numbers: receive and transmit queue of each pair.
     mailboxes: Vec<Mailbox<Vring>>,
+    /// The control queue, while it runs.
+    control: Option<ControlRing>,
+    /// The descriptors that wake the connection's thread for the control queue.
+    control_wake: Arc<WakeSet>,
+    settings: CardSettings,
+    /// Address that the card has in the beginning, if this side gives it one.
+    address: Option<Mac>,
+    /// Status of the device, as the front end last set it (virtio 1.2, section 2.1).
+    status: u64,
+    /// The front end's socket for messages of this side.
+    channel: Option<OwnedFd>,
     watch: Arc<PeerWatch>,
 }
 
@@ -104,9 +124,18 @@ fn refuse(why: impl ToString) -> Error {
 }
 
 impl BackEnd {
-    pub(super) fn new(offered: u64, mailboxes: Vec<Mailbox<Vring>>, watch: Arc<PeerWatch>) -> Self {
-        let vrings = mailboxes.iter().map(|_| VringSetup::default()).collect();
-        Self {
+    /// Back end that offers the features `offered`, of a card with the address `address`.
+    ///
+    /// # Errors
+    /// The kernel has no descriptors left.
+    pub(super) fn new(
+        (offered, address): (u64, Option<Mac>),
+        mailboxes: Vec<Mailbox<Vring>>,
+        watch: Arc<PeerWatch>,
+    ) -> rustix::io::Result<Self> {
+        // One more for the control queue.
+        let vrings = (0..=mailboxes.len()).map(|_| VringSetup::default()).collect();
+        Ok(Self {
             offered,
             features: 0,
             protocol_features: 0,
@@ -116,8 +145,14 @@ impl BackEnd {
             inflight: None,
             vrings,
             mailboxes,
+            control: None,
+            control_wake: Arc::new(WakeSet::new()?),
+            settings: CardSettings::new(address),
+            address,
+            status: 0,
+            channel: None,
             watch,
-        }
+        })
     }
 
     /// Forgets a front end: no part of its memory is in use afterwards.
@@ -126,7 +161,9 @@ impl BackEnd {
             self.stop(index);
         }
         self.vrings.iter_mut().for_each(|setup| *setup = VringSetup::default());
-        (self.features, self.protocol_features) = (0, 0);
+        (self.features, self.protocol_features, self.status) = (0, 0, 0);
+        self.settings = CardSettings::new(self.address);
+        self.channel = None;
         self.regions.clear();
         self.memory = Arc::default();
         self.log = None;
@@ -143,18 +180,24 @@ impl BackEnd {
         self.vrings.get_mut(index as usize).ok_or_else(no_such)
     }
 
+    /// Number of pairs of queues.
+    fn pairs(&self) -> usize {
+        self.mailboxes.len() / 2
+    }
+
     /// Takes a ring back from the worker, if the worker has it.
     fn stop(&mut self, index: usize) {
-        let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
-            return;
-        };
+        let Some(setup) = self.vrings.get_mut(index) else { return };
         if !std::mem::take(&mut setup.runs) {
             return;
         }
+        let control = self.control.take_if(|control| control.index == index);
+        let mailbox = self.mailboxes.get(index).filter(|_| control.is_none());
         if let Some(kick) = &setup.kick {
-            mailbox.wake().remove(kick.as_fd());
+            mailbox.map_or(&*self.control_wake, Mailbox::wake).remove(kick.as_fd());
         }
-        if let Some(vring) = mailbox.exchange(None) {
+        let given_back = || mailbox.and_then(|mailbox| mailbox.exchange(None));
+        if let Some(vring) = control.map(|control| control.vring).or_else(given_back) {
             setup.position = vring.ring.position();
             setup.is_broken |= vring.fault.is_some();
         }
@@ -164,7 +207,9 @@ impl BackEnd {
     fn start(&mut self, index: usize) -> Result<()> {
         let Some(mut vring) = self.prepare(index)? else { return Ok(()) };
         vring.begin();
-        if let Some(mailbox) = self.mailboxes.get(index) {
+        if self.is_control(index) {
+            self.start_control(ControlRing { index, vring })?;
+        } else if let Some(mailbox) = self.mailboxes.get(index) {
             mailbox.exchange(Some(vring));
         }
         Ok(())
@@ -173,9 +218,13 @@ impl BackEnd {
     /// Makes a ring for the worker if it should run. The guest sees no change.
     fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
-        let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
-            return Ok(None);
+        let (is_control, filter) = (self.is_control(index), self.filter_of(index));
+        let wake = match self.mailboxes.get(index) {
+            _ if is_control => &*self.control_wake,
+            Some(mailbox) if self.settings.uses(index) => mailbox.wake(),
+            _ => return Ok(None),
         };
+        let Some(setup) = self.vrings.get_mut(index) else { return Ok(None) };
         let enabled = setup.is_enabled || features & feature::PROTOCOL_FEATURES == 0;
         let Some(addresses) = setup.addresses.filter(|_| setup.is_started && enabled && !setup.is_broken)
         else {
@@ -192,7 +241,8 @@ impl BackEnd {
             has_tables: has(feature::INDIRECT_DESC),
         };
         let mut ring = DeviceRing::new(Arc::clone(&self.memory), &config, setup.position).map_err(refuse)?;
-        if let Some(inflight) = &self.inflight {
+        // A command that is carried out twice has the same effect as once.
+        if let Some(inflight) = self.inflight.as_ref().filter(|_| !is_control) {
             ring.track(inflight, index as u16).map_err(refuse)?;
         }
         let short = !is_mergeable && !has(feature::VERSION_1);
@@ -206,12 +256,13 @@ impl BackEnd {
             is_mergeable,
             reads_offloads: has(feature::NET_CSUM),
             takes_unfinished: has(feature::GUEST_OFFLOADS),
+            filter,
             fault: None,
             is_uncounted: false,
             scratch: Scratch::new(),
         };
         if let Some(kick) = &setup.kick {
-            mailbox.wake().add(kick.as_fd()).map_err(refuse)?;
+            wake.add(kick.as_fd()).map_err(refuse)?;
         }
         setup.runs = true;
         Ok(Some(vring))
@@ -242,8 +293,40 @@ impl BackEnd {
 
     /// Reports the state to users.
     fn tell(&self) {
-        let pairs = self.vrings.chunks(2).take_while(|pair| pair.iter().all(|setup| setup.runs)).count();
+        let pairs = self.vrings.chunks_exact(2).take(self.pairs());
+        let pairs = pairs.take_while(|pair| pair.iter().all(|setup| setup.runs)).count();
         self.watch.agreed(describe(self.features), pairs as u16);
+        self.watch.has_address(self.guest_address());
+    }
+
+    /// Carries out a message that the `vhost` crate does not pass on. Returns the value that the front end requests.
+    pub(super) fn carry_out(&mut self, message: OwnMessage) -> Result<Option<u64>> {
+        let needed = message.protocol_features();
+        if self.protocol_features & needed.bits() != needed.bits() {
+            return Err(Error::InactiveOperation(needed));
+        }
+        match message {
+            OwnMessage::SetMemTable { regions, files } => {
+                let files = files.into_iter().map(File::from).collect();
+                self.set_mem_table(&regions, files, None)?;
+            }
+            OwnMessage::SetVringEnable { index, is_enabled } => self.set_vring_enable(index, is_enabled)?,
+            OwnMessage::SetBackendReqFd(socket) => {
+                if !is_stream_socket(socket.as_fd()) {
+                    return Err(refuse("the channel for messages of the back end is not a stream socket"));
+                }
+                self.channel = Some(socket);
+            }
+            OwnMessage::SetStatus(status) => {
+                self.status = status;
+                // Zero resets the device.
+                if status == 0 {
+                    self.reset_device()?;
+                }
+            }
+            OwnMessage::GetStatus => return Ok(Some(self.status)),
+        }
+        Ok(None)
     }
 
     fn set_memory(&mut self, mut regions: Vec<KnownRegion>) -> Result<()> {
@@ -270,11 +353,9 @@ fn layout_of(region: &VhostUserMemoryRegion) -> RegionLayout {
     }
 }
 
-/// Eventfd for wake-ups, in either direction, from a message's file.
-fn event(file: Option<File>) -> Result<Option<OwnedFd>> {
-    let Some(file) = file else { return Ok(None) };
-    check_eventfd(file.as_fd()).map_err(refuse)?;
-    Ok(Some(file.into()))
+/// What wakes the guest's driver or front end, from a message's file.
+fn call(file: Option<File>) -> Result<Option<Arc<Call>>> {
+    file.map(|file| Call::new(file.into()).map(Arc::new).map_err(refuse)).transpose()
 }
 
 impl VhostUserBackendReqHandlerMut for BackEnd {
@@ -293,6 +374,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         for setup in &mut self.vrings {
             (setup.is_started, setup.is_enabled, setup.is_broken) = (false, false, false);
         }
+        self.reset_settings();
         self.tell();
         Ok(())
     }
@@ -309,7 +391,12 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         if features == self.features {
             return Ok(());
         }
-        self.change_all(|this| this.features = features)
+        self.change_all(|this| {
+            let changed = std::mem::replace(&mut this.features, features) ^ features;
+            if changed & control::FEATURES != 0 {
+                this.reset_settings();
+            }
+        })
     }
 
     fn set_mem_table(
@@ -354,17 +441,20 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     }
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let kick = event(file)?;
+        let kick: Option<OwnedFd> = file.map(OwnedFd::from);
+        if let Some(kick) = &kick {
+            check_eventfd(kick.as_fd()).map_err(refuse)?;
+        }
         self.change(index.into(), |setup| (setup.is_started, setup.kick) = (true, kick))
     }
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let call = event(file)?.map(Arc::new);
+        let call = call(file)?;
         self.change(index.into(), |setup| setup.call = call)
     }
 
     fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let error = event(file)?.map(Arc::new);
+        let error = call(file)?;
         self.change(index.into(), |setup| setup.error = error)
     }
 
@@ -384,7 +474,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(self.vrings.len() as u64 / 2)
+        Ok(self.pairs() as u64)
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
@@ -393,16 +483,28 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
         let mut config = [0; CONFIG_BYTES];
-        // The address stays zero, because the front end has one for its guest.
-        config[6..8].copy_from_slice(&LINK_UP.to_le_bytes());
-        config[8..10].copy_from_slice(&(self.vrings.len() as u16 / 2).to_le_bytes());
+        // The address is zero if this side has none for the guest. The MTU stays zero, because it is not offered.
+        let address = self.settings.filter.address.unwrap_or_default();
+        config[..ADDRESS_BYTES].copy_from_slice(&address.octets());
+        let status = LINK_UP | if self.settings.is_to_announce { ANNOUNCE } else { 0 };
+        config[6..8].copy_from_slice(&status.to_le_bytes());
+        config[8..10].copy_from_slice(&(self.pairs() as u16).to_le_bytes());
         let end = offset.checked_add(size).map_or(usize::MAX, |end| end as usize);
         let part = config.get(offset as usize..end);
         part.map(<[u8]>::to_vec).ok_or_else(|| refuse(format!("the configuration has {CONFIG_BYTES} bytes")))
     }
 
-    fn set_config(&mut self, _offset: u32, _config: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
-        Err(refuse("nothing of the configuration can be written"))
+    fn set_config(&mut self, offset: u32, config: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
+        let mut address = self.settings.filter.address.unwrap_or_default().octets();
+        let part = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| address.get_mut(offset..)?.get_mut(..config.len()));
+        // Drivers of virtio 1 have a command for the address.
+        let Some(part) = part.filter(|_| !self.has(feature::VERSION_1)) else {
+            return Err(refuse("of the configuration only the address of a legacy card can be written"));
+        };
+        part.copy_from_slice(config);
+        self.set_address(Mac::from_octets(address))
     }
 
     fn set_gpu_socket(&mut self, _socket: GpuBackend) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The thread that listens to a guest's front end.
 #![allow(unsafe_code)]
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,29 +13,24 @@ use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::port_queue::HandOver;
 use ringroad_ring::eventfd;
 use rustix::io::DupFlags;
-use rustix::net::{RecvFlags, SocketType};
-use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut};
+use rustix::net::SocketType;
+use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::back_end::BackEnd;
+use super::messages::{OwnMessage, VERSION};
 use super::vring::Vring;
 use crate::device::DeviceError;
 use crate::peer::handover::Mailbox;
 use crate::peer::inheritance::{Inheritance, leave};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
+use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
-/// Length of a message's header, bytes: request, flags, and length of the payload, four bytes each.
-const HEADER_BYTES: usize = 12;
 const GET_FEATURES: u32 = 1;
 const SET_FEATURES: u32 = 2;
 const GET_PROTOCOL_FEATURES: u32 = 15;
 const SET_PROTOCOL_FEATURES: u32 = 16;
-const SET_VRING_ENABLE: u32 = 18;
-/// Flags of a message: the protocol's version, reply, and reply needed.
-const VERSION: u32 = 1;
-const REPLY: u32 = 1 << 2;
-const NEED_REPLY: u32 = 1 << 3;
 
 /// A port's connection, which ends when the value is dropped.
 #[derive(Debug)]
@@ -59,6 +54,10 @@ pub(super) struct Card {
     is_ours: AtomicBool,
     /// Eventfd that is rung when no other process has the sockets any more.
     ours: OwnedFd,
+    /// The descriptors that wake the thread for the guest's control queue.
+    control_wake: Arc<WakeSet>,
+    /// Whether the thread has yet to continue with the control queue, because no other process has it any more.
+    is_back: AtomicBool,
 }
 
 impl Card {
@@ -72,11 +71,13 @@ impl Card {
     ) -> std::io::Result<Self> {
         Ok(Self {
             listener,
+            control_wake: back_end.control_wake(),
             back_end: Arc::new(Mutex::new(back_end)),
             current: Mutex::new(current),
             turn: Mutex::default(),
             is_ours: AtomicBool::new(is_ours),
             ours: eventfd::create()?,
+            is_back: AtomicBool::new(false),
         })
     }
 
@@ -135,6 +136,9 @@ impl Card {
         for (index, vring) in rings.into_iter().enumerate() {
             back_end.leave_ring(2 * queue + index, vring, &mut left)?;
         }
+        if queue == 0 {
+            back_end.leave_settings(&mut left)?;
+        }
         Some(left)
     }
 
@@ -142,6 +146,18 @@ impl Card {
     pub(super) fn resume_messages(&self) {
         self.is_ours.store(true, Ordering::Release);
         eventfd::ring_own(&self.ours);
+        self.is_back.store(true, Ordering::Release);
+        eventfd::ring_own(&*self.control_wake.bell());
+    }
+
+    /// Serves the guest's control queue, after a signal.
+    fn serve_control(&self) {
+        self.control_wake.drain();
+        let mut back_end = self.back_end();
+        if self.is_back.swap(false, Ordering::AcqRel) {
+            back_end.come_back();
+        }
+        back_end.serve_control();
     }
 }
 
@@ -282,26 +298,31 @@ impl Host {
             }
         };
         loop {
+            let (own, control) = (wait.as_fd(), self.card.control_wake.descriptor());
             let awaited = match &self.card.listener {
-                None => self.await_turn([wait.as_fd()]).map(|([own], turn)| (own, turn)),
+                None => self.await_turn([own, control]),
                 Some(listener) => {
-                    self.await_turn([wait.as_fd(), listener.as_fd()]).map(|([own, other], turn)| {
+                    let awaited = self.await_turn([own, control, listener.as_fd()]);
+                    awaited.map(|([own, control, other], turn)| {
                         // A card serves one guest, so the connection of any other guest is closed.
                         if other {
                             drop(listener.accept());
                         }
-                        (own, turn)
+                        ([own, control], turn)
                     })
                 }
             };
-            let Some((is_ready, _turn)) = awaited else {
+            let Some(([is_ready, is_kicked], _turn)) = awaited else {
                 self.end(None);
                 return None;
             };
+            if is_kicked {
+                self.card.serve_control();
+            }
             if !is_ready {
                 continue;
             }
-            let result = match self.switch_ring(&wait) {
+            let result = match self.take_own_message(&wait) {
                 Ok(true) => continue,
                 Ok(false) => handler.handle_request(),
                 Err(error) => Err(error),
@@ -346,38 +367,11 @@ impl Host {
         Ok(handler)
     }
 
-    /// Takes the next message if it is `VHOST_USER_SET_VRING_ENABLE`, and returns whether it was.
-    ///
-    /// QEMU enables rings before it acknowledges the feature bit of that message, which the `vhost` crate rejects.
-    fn switch_ring(&self, mut socket: &UnixStream) -> Result<bool, Error> {
-        let mut header = [0; HEADER_BYTES];
-        let peeked = rustix::net::recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL);
-        let (_, count) = peeked.map_err(|errno| Error::SocketError(errno.into()))?;
-        let [request, flags, size] = words(&header);
-        if count < HEADER_BYTES || (request, size) != (SET_VRING_ENABLE, 8) {
-            return Ok(false);
-        }
-        let mut message = [0; HEADER_BYTES + 8];
-        socket.read_exact(&mut message).map_err(Error::SocketError)?;
-        let [_, _, _, index, value] = words(&message);
-        let switched = match value {
-            0 | 1 => self.card.back_end().set_vring_enable(index, value == 1),
-            _ => Err(Error::InvalidParam),
-        };
-        if flags & NEED_REPLY != 0 {
-            let reply = [SET_VRING_ENABLE, VERSION | REPLY, 8, u32::from(switched.is_err()), 0];
-            let bytes: Vec<u8> = reply.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            socket.write_all(&bytes).map_err(Error::SocketError)?;
-        }
-        switched.map(|()| true)
+    /// Takes the next message and carries it out, if the `vhost` crate cannot. Returns whether it was taken.
+    fn take_own_message(&self, socket: &UnixStream) -> Result<bool, Error> {
+        let Some((message, answer)) = OwnMessage::next(socket)? else { return Ok(false) };
+        let outcome = self.card.back_end().carry_out(message);
+        answer.send(socket, outcome)?;
+        Ok(true)
     }
-}
-
-/// First words of a message, in the machine's byte order.
-fn words<const N: usize>(message: &[u8]) -> [u32; N] {
-    let mut words = [0; N];
-    for (word, bytes) in words.iter_mut().zip(message.chunks_exact(4)) {
-        *word = bytes.try_into().map_or(0, u32::from_ne_bytes);
-    }
-    words
 }

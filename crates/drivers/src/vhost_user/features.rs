@@ -3,8 +3,9 @@
 use ringroad_virtqueue::layout::features::*;
 use vhost::vhost_user::message::VhostUserProtocolFeatures as Protocol;
 
-/// Virtio features that are offered to a front end.
-pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
+/// Virtio features that are offered to a front end. A front end that emulates the card itself takes none of those about
+/// the control queue and the card's address.
+pub(super) fn offered(queues: u16, offloads: bool, packed: bool, has_address: bool) -> u64 {
     let mut features = VERSION_1
         | ANY_LAYOUT
         | INDIRECT_DESC
@@ -12,6 +13,11 @@ pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
         | IN_ORDER
         | NET_MRG_RXBUF
         | NET_STATUS
+        | NET_CTRL_VQ
+        | NET_CTRL_RX
+        | NET_CTRL_VLAN
+        | NET_CTRL_RX_EXTRA
+        | NET_CTRL_MAC_ADDR
         | NET_GUEST_ANNOUNCE
         | PROTOCOL_FEATURES
         | LOG_ALL;
@@ -25,6 +31,9 @@ pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
     if packed {
         features |= RING_PACKED;
     }
+    if has_address {
+        features |= NET_MAC;
+    }
     features
 }
 
@@ -33,10 +42,12 @@ pub(super) fn offered_protocol() -> Protocol {
     Protocol::MQ
         | Protocol::LOG_SHMFD
         | Protocol::REPLY_ACK
+        | Protocol::BACKEND_REQ
         | Protocol::CONFIG
         | Protocol::INFLIGHT_SHMFD
         | Protocol::RESET_DEVICE
         | Protocol::CONFIGURE_MEM_SLOTS
+        | Protocol::STATUS
 }
 
 /// Agreed features, as text for users.
@@ -52,6 +63,8 @@ pub(super) fn describe(features: u64) -> String {
         (has(NET_CSUM) || has(NET_GUEST_CSUM), "checksum offload"),
         (has(NET_HOST_TSO4) || has(NET_GUEST_TSO4), "TCP segmentation offload"),
         (has(NET_MQ), "several queues"),
+        (has(NET_CTRL_VQ), "control queue"),
+        (has(NET_CTRL_VQ | NET_CTRL_RX), "receive filter"),
         (has(LOG_ALL), "logging for a migration"),
     ];
     words.into_iter().filter_map(|(holds, word)| holds.then_some(word)).collect::<Vec<_>>().join(", ")

@@ -1,9 +1,12 @@
-//! A guest behind vhost-user: QEMU, or a DPDK program with `net_virtio_user`. This side is the back end, which serves
-//! the guest's virtio-net card.
+//! A guest behind vhost-user: QEMU, user-mode Linux, or a DPDK program with `net_virtio_user`. This side is the back
+//! end, which serves the guest's virtio-net card. For front ends that emulate no card it is the whole card: it has the
+//! control queue, too.
 //!
-//! [`back_end`] has the setup by the front end; [`connection`] the thread that receives its messages, one for each
-//! port; [`queue`] the part that a worker serves; [`vring`] the transfer of frames between the guest's memory and their
-//! source or destination, with one copy. Either side can come and go at any time, and the other waits.
+//! [`back_end`] has the setup by the front end, and the control queue; [`connection`] the thread that receives the front
+//! end's messages, one for each port; [`messages`] those that the `vhost` crate does not receive; [`queue`] the part
+//! that a worker serves; [`vring`] the transfer of frames between the guest's memory and their source or destination,
+//! with one copy; [`receive_filter`] the frames that the guest wants. Either side can come and go at any time, and the
+//! other waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,9 +28,12 @@ use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
 mod back_end;
+mod call;
 mod connection;
 mod features;
+mod messages;
 pub mod queue;
+mod receive_filter;
 #[cfg(test)]
 mod tests;
 mod vring;
@@ -42,16 +48,22 @@ const OFFLOADS: PortOption = PortOption::new(
     "offer checksum and segmentation offloads: frames may come unfinished",
 );
 const PACKED: PortOption = PortOption::new("packed", ValueKind::Flag, "1", "offer packed rings");
+const ADDRESS: PortOption = PortOption::new(
+    "mac",
+    ValueKind::Mac,
+    "the guest's choice",
+    "the card's address, where the front end emulates no card: user-mode Linux",
+);
 
 /// Ports of guests' cards.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "vhost_user",
     spelling: Spelling::Scheme("vhost-user"),
     form: "vhost-user:SOCKET",
-    about: "the virtio network card of a guest (QEMU, DPDK's `net_virtio_user`)",
+    about: "the virtio network card of a guest (QEMU, user-mode Linux, DPDK's `net_virtio_user`)",
     page: Some("vhost-user.md"),
     target: NameTarget::Socket,
-    options: &[&ROLE_SERVER, &SOCKET_MODE, &OFFLOADS, &PACKED],
+    options: &[&ROLE_SERVER, &SOCKET_MODE, &OFFLOADS, &PACKED, &ADDRESS],
     access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
@@ -72,13 +84,16 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         mailboxes.extend([to_mailbox, from_mailbox]);
         pairs.push([to_guest, from_guest]);
     }
+    let address = options.mac(&ADDRESS);
     let offered = features::offered(
         queues,
         options.flag(&OFFLOADS).unwrap_or(true),
         options.flag(&PACKED).unwrap_or(true),
+        address.is_some(),
     );
     let watch = Arc::<PeerWatch>::default();
-    let mut back_end = BackEnd::new(offered, mailboxes.clone(), Arc::clone(&watch));
+    let back_end = BackEnd::new((offered, address), mailboxes.clone(), Arc::clone(&watch));
+    let mut back_end = back_end.map_err(|errno| failed(errno.into()))?;
     let role = role(options).unwrap_or(SocketRole::Server);
     let mut left: Vec<Inheritance> = inherited.into_iter().map(Inheritance::from).collect();
     let is_shared = !left.is_empty();

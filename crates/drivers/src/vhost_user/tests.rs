@@ -7,7 +7,7 @@ use std::thread;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, PortQueue};
-use ringroad_virtqueue::layout::{DESC_WRITE, features::*};
+use ringroad_virtqueue::layout::{DESC_NEXT, DESC_WRITE, features::*};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use vhost::vhost_user::message::{
     VhostUserHeaderFlag, VhostUserInflight, VhostUserProtocolFeatures as Protocol,
@@ -18,6 +18,8 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::device::Device;
 use crate::test_queue::{deliver, frames_of, resume, take};
+
+mod whole_card;
 
 const ENTRIES: u16 = 8;
 const MEMORY_BYTES: u64 = 1 << 20;

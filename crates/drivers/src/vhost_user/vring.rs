@@ -2,15 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_port::port_queue::Delivery;
-use ringroad_ring::eventfd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::shared::{SharedBytes, prefetch_read};
 use ringroad_virtqueue::chain::{BufferAccess, MAX_SEGMENTS, SgEntry};
@@ -18,6 +17,9 @@ use ringroad_virtqueue::device_ring::DeviceRing;
 use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::fault::RingFault;
 use ringroad_virtqueue::layout::{NET_HEADER_BYTES, SHORT_NET_HEADER_BYTES};
+
+use super::call::Call;
+use super::receive_filter::ReceiveFilter;
 
 /// Maximum number of buffers of a frame.
 const MAX_MERGED: usize = MAX_SEGMENTS;
@@ -36,10 +38,10 @@ pub(super) struct Lent {
 #[derive(Debug)]
 pub(super) struct Vring {
     pub(super) ring: DeviceRing,
-    /// The eventfd that wakes the driver; `None` if it polls.
-    pub(super) call: Option<Arc<OwnedFd>>,
-    /// The eventfd that signals that the ring has failed.
-    pub(super) error: Option<Arc<OwnedFd>>,
+    /// What wakes the driver; `None` if it polls.
+    pub(super) call: Option<Arc<Call>>,
+    /// What signals that the ring has failed.
+    pub(super) error: Option<Arc<Call>>,
     pub(super) log: Option<Arc<DirtyLog>>,
     /// Whether writes to the used ring are logged, too.
     pub(super) logs_ring: bool,
@@ -50,6 +52,8 @@ pub(super) struct Vring {
     pub(super) reads_offloads: bool,
     /// Whether the guest takes unfinished frames.
     pub(super) takes_unfinished: bool,
+    /// The frames that the guest wants; `None` if it wants all.
+    pub(super) filter: Option<Arc<ReceiveFilter>>,
     /// Fault that stopped the ring.
     pub(super) fault: Option<RingFault>,
     /// Whether the fault is not counted yet.
@@ -67,6 +71,8 @@ pub(super) struct Scratch {
     ends: Vec<usize>,
     /// Size of each buffer that a frame is merged from, bytes.
     merged: Vec<u32>,
+    /// The frames that pass the filter.
+    passing: Vec<u16>,
 }
 
 impl Scratch {
@@ -76,6 +82,7 @@ impl Scratch {
             segments: Vec::with_capacity(BATCH_FRAMES + 2 * MAX_SEGMENTS),
             ends: Vec::with_capacity(BATCH_FRAMES),
             merged: Vec::with_capacity(MAX_MERGED),
+            passing: Vec::with_capacity(BATCH_FRAMES),
         }
     }
 }
@@ -93,7 +100,7 @@ impl Vring {
         if self.fault.is_none() {
             (self.fault, self.is_uncounted) = (Some(fault), true);
             if let Some(error) = &self.error {
-                eventfd::ring(&**error);
+                error.ring();
             }
         }
     }
@@ -104,7 +111,7 @@ impl Vring {
     pub(super) fn begin(&mut self) {
         self.ring.wake_me(false);
         if let Some(call) = &self.call {
-            eventfd::ring(&**call);
+            call.ring();
         }
     }
 
@@ -202,8 +209,74 @@ impl Vring {
         }
     }
 
-    /// Writes frames of the batch into the guest's buffers.
+    /// Takes the next request of a control queue: its bytes, and the segment for the answer. `None` if there is none, or
+    /// the ring has stopped.
+    pub(super) fn take_request(&mut self) -> Option<(Vec<u8>, SgEntry)> {
+        if self.is_stopped() {
+            return None;
+        }
+        let segments = &mut self.scratch.segments;
+        segments.clear();
+        let fault = match self.ring.take(BufferAccess::ReadThenWrite, segments) {
+            Ok(false) => return None,
+            Ok(true) => None,
+            Err(fault) => Some(fault),
+        };
+        let mut parts = segments.split(|segment| segment.bytes == 0);
+        let (request, answer) = (parts.next().unwrap_or_default(), parts.next().and_then(<[_]>::first));
+        let Some(&answer) = answer.filter(|_| fault.is_none()) else {
+            // A request without room for an answer breaks the rules, too.
+            self.fail(fault.unwrap_or(RingFault::Direction));
+            return None;
+        };
+        let mut bytes = vec![0; request.iter().map(|segment| segment.bytes as usize).sum()];
+        let mut rest = bytes.as_mut_slice();
+        for segment in request {
+            let read = bytes_of(segment).read(rest);
+            rest = rest.get_mut(read..).unwrap_or_default();
+        }
+        Some((bytes, answer))
+    }
+
+    /// Answers the last taken request of a control queue by one byte.
+    pub(super) fn answer(&mut self, segment: SgEntry, answer: u8) {
+        bytes_of(&segment).write(&[answer]);
+        if let Some(log) = &self.log {
+            log.wrote(segment.guest, 1);
+        }
+        self.ring.give_back_all(std::iter::once(1));
+        self.publish();
+    }
+
+    /// Requests a wake-up for the next buffer. Returns whether one is available already.
+    pub(super) fn arm(&mut self) -> bool {
+        self.ring.wake_me(true);
+        // The request comes before the check. The guest does the reverse.
+        fence(Ordering::SeqCst);
+        self.has_available()
+    }
+
+    /// Writes those frames of the batch into the guest's buffers that the guest wants.
     pub(super) fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+        match self.filter.clone() {
+            None => self.put_all(batch, frames),
+            Some(filter) => self.put_passing(&filter, batch, frames),
+        }
+    }
+
+    #[cold]
+    fn put_passing(&mut self, filter: &ReceiveFilter, batch: &Batch, frames: &[u16]) -> Delivery {
+        let mut passing = std::mem::take(&mut self.scratch.passing);
+        passing.clear();
+        passing.extend(frames.iter().filter(|&&frame| filter.lets_pass(batch, frame)));
+        let mut delivery = self.put_all(batch, &passing);
+        delivery.dropped.add(DropCause::Filtered, (frames.len() - passing.len()) as u32);
+        self.scratch.passing = passing;
+        delivery
+    }
+
+    /// Writes frames of the batch into the guest's buffers.
+    fn put_all(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
         if self.is_stopped() {
             return Delivery::dropped(DropCause::RingStopped, frames.len());
         }
@@ -303,7 +376,7 @@ impl Vring {
         });
         match &self.call {
             Some(call) if wanted => {
-                eventfd::ring(&**call);
+                call.ring();
                 true
             }
             _ => false,

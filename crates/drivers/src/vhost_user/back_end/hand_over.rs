@@ -8,8 +8,11 @@ use ringroad_virtqueue::device_ring::RingPosition;
 use ringroad_virtqueue::guest_memory::RegionLayout;
 use vhost::vhost_user::Result;
 
+use super::control::{CardSettings, ControlRing};
 use super::{BackEnd, KnownRegion, VringAddresses, VringSetup, refuse};
 use crate::peer::inheritance::{Inheritance, leave};
+use crate::vhost_user::call::Call;
+use crate::vhost_user::receive_filter::ReceiveFilter;
 use crate::vhost_user::vring::Vring;
 
 impl BackEnd {
@@ -42,6 +45,8 @@ impl BackEnd {
         left: &mut HandOver,
     ) -> Option<()> {
         let setup = self.vrings.get(index)?;
+        let own = self.control.as_ref().filter(|control| control.index == index);
+        let vring = vring.or(own.map(|control| &control.vring));
         let position = vring.map_or(setup.position, |vring| vring.ring.position());
         let is_broken = setup.is_broken || vring.is_some_and(|vring| vring.fault.is_some());
         left.numbers.extend([u64::from(setup.entries), u64::from(position.0)]);
@@ -54,6 +59,33 @@ impl BackEnd {
         leave(left, setup.kick.as_ref()).ok()?;
         leave(left, setup.call.as_deref()).ok()?;
         leave(left, setup.error.as_deref()).ok()
+    }
+
+    /// Leaves what the driver has set through the control queue, and the control queue itself.
+    pub(in crate::vhost_user) fn leave_settings(&self, left: &mut HandOver) -> Option<()> {
+        let CardSettings { filter, pairs, is_to_announce } = &self.settings;
+        left.numbers.extend([self.status, *pairs as u64, u64::from(*is_to_announce)]);
+        filter.leave(&mut left.numbers);
+        leave(left, self.channel.as_ref()).ok()?;
+        self.leave_ring(self.mailboxes.len(), None, left)
+    }
+
+    /// Takes over what [`Self::leave_settings`] has left.
+    fn resume_settings(&mut self, left: &mut Inheritance) -> io::Result<()> {
+        // Daemons before version 0.3 leave none.
+        if left.is_read() {
+            return Ok(());
+        }
+        let [status, pairs, is_to_announce] = left.numbers()?;
+        let filter = Arc::new(ReceiveFilter::resume(|| left.number())?);
+        let is_to_announce = is_to_announce != 0;
+        self.settings = CardSettings { filter, pairs: pairs as usize, is_to_announce };
+        self.status = status;
+        self.channel = left.optional_descriptor()?;
+        if let Some(last) = self.vrings.last_mut() {
+            *last = setup_of(left)?;
+        }
+        Ok(())
     }
 
     /// Takes over a front end from another process, pair by pair. Returns the rings that run, for the workers.
@@ -70,16 +102,23 @@ impl BackEnd {
             regions.push(KnownRegion::map(layout, first.descriptor().map_err(refuse)?)?);
         }
         self.set_memory(regions)?;
-        let count = self.vrings.len();
+        let count = self.mailboxes.len();
         let setups = left.iter_mut().flat_map(|left| [setup_of(left), setup_of(left)]);
         self.vrings = setups.take(count).collect::<io::Result<_>>().map_err(refuse)?;
-        self.vrings.resize_with(count, VringSetup::default);
-        let rings = (0..count).map(|index| {
+        self.vrings.resize_with(count + 1, VringSetup::default);
+        let first = left.first_mut().ok_or_else(|| refuse("nothing was left"))?;
+        self.resume_settings(first).map_err(refuse)?;
+        let rings = (0..=count).map(|index| {
             let vring = self.prepare(index);
             if let (Err(_), Some(setup)) = (&vring, self.vrings.get_mut(index)) {
                 setup.is_broken = true;
             }
-            vring.ok().flatten()
+            let vring = vring.ok().flatten();
+            if !self.is_control(index) {
+                return vring;
+            }
+            self.control = vring.map(|vring| ControlRing { index, vring });
+            None
         });
         let rings = rings.collect();
         self.watch.connected();
@@ -106,7 +145,12 @@ fn setup_of(left: &mut Inheritance) -> io::Result<VringSetup> {
         runs: false,
         is_broken,
         kick: left.optional_descriptor()?,
-        call: left.optional_descriptor()?.map(Arc::new),
-        error: left.optional_descriptor()?.map(Arc::new),
+        call: call_of(left)?,
+        error: call_of(left)?,
     })
+}
+
+fn call_of(left: &mut Inheritance) -> io::Result<Option<Arc<Call>>> {
+    let call = left.optional_descriptor()?.map(Call::new).transpose();
+    call.map(|call| call.map(Arc::new)).map_err(io::Error::other)
 }
