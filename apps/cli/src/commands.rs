@@ -87,6 +87,7 @@ verbs! {
     Link(link::LinkArgs),
     Unlink(unlink::UnlinkArgs),
     Vm(vm::VmArgs),
+    KeepUml(vm::KeepUmlArgs),
     Container(container::ContainerArgs),
     KeepNamespace(container::KeepNamespaceArgs),
     Testpmd(testpmd::TestpmdArgs),

@@ -85,10 +85,20 @@ pub enum GuestError {
         path: PathBuf,
         reason: String,
     },
+    /// User-mode Linux, or its modules, are not where they should be.
+    #[error("{} is not user-mode Linux with its modules in ../lib/uml/modules; on Debian: apt-get install user-mode-linux, \
+             or name a folder into which this package was unpacked (dpkg-deb -x) with --kernel", .0.display())]
+    NoUserModeLinux(PathBuf),
+    /// User-mode Linux cannot be given a path.
+    #[error("user-mode Linux reads the path {} as several words; set RINGROAD_RUNTIME_DIR to a folder without \
+             blanks, quotes, colons and commas", .0.display())]
+    OddPath(PathBuf),
     /// The virtual machine ended before the guest was up.
-    #[error("QEMU ended before the guest was up: {last_words}")]
+    #[error("{program} ended before the guest was up: {last_words}")]
     EndedEarly {
-        /// Last lines of QEMU's output and of the console.
+        /// Program that is the machine.
+        program: &'static str,
+        /// Last lines of the machine's output and of the console.
         last_words: String,
     },
     /// The guest did not boot within the time limit.
@@ -96,7 +106,7 @@ pub enum GuestError {
     NotUp {
         /// Time limit that passed.
         waited: Duration,
-        /// Last lines of QEMU's output and of the console.
+        /// Last lines of the machine's output and of the console.
         last_words: String,
     },
     /// A process did not end on request, and was killed.

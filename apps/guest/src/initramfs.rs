@@ -8,7 +8,7 @@ use crate::busybox::Busybox;
 use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::kernel_modules::load_order;
-use crate::virtual_machine::VmConfig;
+use crate::virtual_machine::{MachineKind, VmConfig};
 
 const INIT: &str = include_str!("scripts/init");
 const COMMANDS: &str = include_str!("scripts/ringroad-commands");
@@ -18,8 +18,13 @@ const COMMAND: &str = include_str!("scripts/ringroad-command");
 pub type NetworkAddress = (IpAddr, u8);
 
 /// Returns the names of the modules that the guest needs.
-fn modules(plan: &VmConfig) -> &'static [&'static str] {
-    if plan.bridge { &["virtio_pci", "virtio_net", "bridge"] } else { &["virtio_pci", "virtio_net"] }
+fn modules(plan: &VmConfig) -> Vec<&'static str> {
+    // Kernels for machines have IPv6 built in.
+    let first = match plan.kind {
+        MachineKind::Qemu => "virtio_pci",
+        MachineKind::Uml => "ipv6",
+    };
+    [first, "virtio_net"].into_iter().chain(plan.bridge.then_some("bridge")).collect()
 }
 
 /// Returns the shell commands for the guest's interfaces `eth0`, `eth1`, ... IPv6 addresses are used immediately,
@@ -58,7 +63,7 @@ pub(crate) fn build(kernel: &Kernel, busybox: &Busybox, plan: &VmConfig) -> Resu
         archive.file(library.to_string_lossy().trim_start_matches('/'), 0o755, &read(library)?);
     }
     let mut order = String::new();
-    for module in load_order(kernel, modules(plan))? {
+    for module in load_order(kernel, &modules(plan))? {
         archive.file(&format!("lib/modules/{}.ko", module.name), 0o644, &module.content);
         order += &format!("{}\n", module.name);
     }
@@ -86,6 +91,7 @@ mod tests {
         };
         let plan = |bridge| VmConfig {
             name: "g".to_owned(),
+            kind: MachineKind::Qemu,
             folder: "/run/g".into(),
             devices: [Some("10.0.0.1"), None, Some("fd00::3")].map(device).to_vec(),
             bridge,

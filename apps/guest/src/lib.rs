@@ -1,4 +1,4 @@
-//! Guests of a switch: small virtual machines under QEMU, DPDK's testpmd, and the records that are used to find and
+//! Guests of a switch: small virtual machines under QEMU or as user-mode Linux, DPDK's testpmd, and the records that are used to find and
 //! clean up guests of every kind.
 //!
 //! A virtual machine is Debian's kernel with an initramfs made for that machine: busybox, the modules it needs, and a
@@ -20,9 +20,10 @@ pub mod program;
 mod qemu;
 pub mod record;
 pub mod testpmd;
+pub mod uml;
 pub mod virtual_machine;
 
 pub use error::GuestError;
 pub use kernel::Kernel;
 pub use record::{GuestKind, GuestRecord, GuestRegistry};
-pub use virtual_machine::{Accelerator, NetworkDevice, VirtualMachine, VmConfig};
+pub use virtual_machine::{Accelerator, MachineKind, NetworkDevice, VirtualMachine, VmConfig};

@@ -98,13 +98,18 @@ pub fn in_own_session(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
-/// Makes the kernel kill the process of `command` when the thread that starts it ends for any reason (prctl(2),
-/// `PR_SET_PDEATHSIG`).
-#[allow(unsafe_code)]
+/// Makes the kernel kill the process of `command` when the thread that starts it ends for any reason.
 pub fn end_with_caller(command: &mut Command) {
+    signal_at_callers_end(command, Signal::KILL);
+}
+
+/// Makes the kernel send `signal` to the process of `command` when the thread that starts it ends for any reason
+/// (prctl(2), `PR_SET_PDEATHSIG`).
+#[allow(unsafe_code)]
+pub(crate) fn signal_at_callers_end(command: &mut Command, signal: Signal) {
     let caller = getpid();
     let before = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        set_parent_process_death_signal(Some(signal))?;
         // The caller may have ended before the previous call.
         if getppid() == Some(caller) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };

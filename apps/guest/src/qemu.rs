@@ -80,11 +80,12 @@ fn escaped(path: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::virtual_machine::{Accelerator, NetworkDevice};
+    use crate::virtual_machine::{Accelerator, MachineKind, NetworkDevice};
 
     fn plan() -> VmConfig {
         VmConfig {
             name: "g".into(),
+            kind: MachineKind::Qemu,
             folder: "/run/g,h".into(),
             devices: vec![NetworkDevice {
                 socket: "/run/p0.sock".into(),

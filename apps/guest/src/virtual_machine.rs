@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde::Serialize;
 
 use crate::busybox::Busybox;
@@ -14,18 +15,18 @@ use crate::error::GuestError;
 use crate::initramfs;
 pub use crate::initramfs::NetworkAddress;
 use crate::kernel::Kernel;
-use crate::process::{ProcessIdentity, end_with_caller, in_own_session};
+use crate::process::{ProcessIdentity, in_own_session, signal_at_callers_end};
 use crate::program::{self, last_lines};
-use crate::qemu;
 use crate::record::check_socket_path;
+use crate::{qemu, uml};
 
 /// Names of the console's socket and log in a guest's folder.
 pub(crate) const CONSOLE_SOCKET: &str = "console.sock";
 pub(crate) const CONSOLE_LOG: &str = "console.log";
-/// Name of the log of QEMU's output.
-const QEMU_LOG: &str = "qemu.log";
+/// Name of the log of the machine's output.
+const MACHINE_LOG: &str = "machine.log";
 
-/// Time limit for QEMU to end after the request.
+/// Time limit for a machine to end after the request.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Polling interval for changes without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -33,6 +34,36 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Returns the path of a guest's command socket.
 pub(crate) fn command_socket(folder: &Path) -> PathBuf {
     folder.join("command.sock")
+}
+
+/// The program that is the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineKind {
+    /// QEMU, which emulates a machine or runs it with KVM.
+    #[default]
+    Qemu,
+    /// User-mode Linux: Linux as a program, without an emulated processor.
+    Uml,
+}
+
+impl MachineKind {
+    /// Returns the program's name, for users.
+    #[must_use]
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Qemu => "QEMU",
+            Self::Uml => "user-mode Linux",
+        }
+    }
+
+    /// Returns the signal at the end of the thread that started the machine. A keeper has processes to end.
+    const fn end_signal(self) -> Signal {
+        match self {
+            Self::Qemu => Signal::KILL,
+            Self::Uml => Signal::TERM,
+        }
+    }
 }
 
 /// Accelerator of the guest's processor.
@@ -78,6 +109,8 @@ pub struct NetworkDevice {
 pub struct VmConfig {
     /// Name of the guest, which is its host name too.
     pub name: String,
+    /// The program that is the machine.
+    pub kind: MachineKind,
     /// Folder of the guest, which must exist.
     pub folder: PathBuf,
     /// Interfaces, `eth0` first.
@@ -86,70 +119,81 @@ pub struct VmConfig {
     pub bridge: bool,
     /// Memory, MiB.
     pub memory_mib: u32,
-    /// Number of processors.
+    /// Number of processors. User-mode Linux has one.
     pub cpus: u16,
-    /// Queue pairs of each interface.
+    /// Queue pairs of each interface, for QEMU. User-mode Linux uses those of the port.
     pub queues: u16,
-    /// Whether to offer packed rings (virtio 1.1).
+    /// Whether QEMU offers packed rings (virtio 1.1).
     pub packed: bool,
-    /// Accelerator of the guest's processors.
+    /// Accelerator of the processors of a guest under QEMU.
     pub accelerator: Accelerator,
 }
 
 /// A running virtual machine. Dropping it ends the machine, unless it was detached.
 #[derive(Debug)]
 pub struct VirtualMachine {
-    qemu: Child,
-    /// QEMU's process.
+    child: Child,
+    kind: MachineKind,
+    /// Process of the machine: QEMU, or the keeper of user-mode Linux.
     pub process: ProcessIdentity,
     folder: PathBuf,
-    /// Accelerator of the guest's processors: KVM or emulation.
-    pub accelerator: Accelerator,
+    /// Accelerator of the guest's processors, KVM or emulation; `None` if they are this machine's.
+    pub accelerator: Option<Accelerator>,
     let_go: bool,
 }
 
 impl VirtualMachine {
-    /// Starts QEMU. The guest ends with the calling thread, unless it may `outlive` this process.
+    /// Starts the machine. The guest ends with the calling thread, unless it may `outlive` this process.
     ///
     /// # Errors
-    /// [`GuestError`]: a program is not installed, or QEMU cannot be started.
+    /// [`GuestError`]: a program is not installed, or cannot be started.
     pub fn start(plan: &VmConfig, kernel: &Kernel, outlive: bool) -> Result<Self, GuestError> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(GuestError::Architecture(std::env::consts::ARCH));
         }
-        let program = program::find("qemu-system-x86_64", "qemu-system-x86")?;
+        let qemu = match plan.kind {
+            MachineKind::Qemu => Some(program::find("qemu-system-x86_64", "qemu-system-x86")?),
+            MachineKind::Uml => None,
+        };
         let archive = initramfs::build(kernel, &Busybox::find()?, plan)?;
         let initramfs = plan.folder.join("initramfs");
         fs::write(&initramfs, archive).map_err(GuestError::file("write", &initramfs))?;
-        let log = plan.folder.join(QEMU_LOG);
+        let log = plan.folder.join(MACHINE_LOG);
         let log_file = File::create(&log).map_err(GuestError::file("make", &log))?;
         for socket in [CONSOLE_SOCKET, "command.sock"] {
             check_socket_path(&plan.folder.join(socket))?;
         }
-        let accelerator = plan.accelerator.chosen();
-        let mut command = Command::new(&program);
-        command.args(qemu::arguments(plan, accelerator == Accelerator::Kvm, kernel, &initramfs));
+        let (mut command, accelerator) = match qemu {
+            Some(program) => {
+                let accelerator = plan.accelerator.chosen();
+                let mut command = Command::new(program);
+                command.args(qemu::arguments(plan, accelerator == Accelerator::Kvm, kernel, &initramfs));
+                (command, Some(accelerator))
+            }
+            None => (uml::keeper_command(plan, kernel, &initramfs)?, None),
+        };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
         in_own_session(&mut command);
         if !outlive {
-            end_with_caller(&mut command);
+            signal_at_callers_end(&mut command, plan.kind.end_signal());
         }
-        let start = |source| GuestError::Start { program: program.display().to_string(), source };
-        let qemu = command.spawn().map_err(start)?;
-        let pid = qemu.id();
+        let start = |source| GuestError::Start { program: plan.kind.program().to_owned(), source };
+        let child = command.spawn().map_err(start)?;
+        let pid = child.id();
         let process = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_ticks: 0 });
-        Ok(Self { qemu, process, folder: plan.folder.clone(), accelerator, let_go: false })
+        let (kind, folder) = (plan.kind, plan.folder.clone());
+        Ok(Self { child, kind, process, folder, accelerator, let_go: false })
     }
 
     /// Waits until the guest is up with its network configured, and returns the channel for commands.
     ///
     /// # Errors
-    /// [`GuestError`]: QEMU ended, `limit` passed, or `stop` was set. The error has the last output of QEMU and the
-    /// console.
+    /// [`GuestError`]: the machine ended, `limit` passed, or `stop` was set. The error has the last output of the
+    /// machine and the console.
     pub fn await_up(&mut self, limit: Duration, stop: &AtomicBool) -> Result<CommandChannel, GuestError> {
         let end = Instant::now() + limit;
         let mut channel = None;
-        // QEMU makes the socket file before it listens on the socket.
+        // A socket's file is made before its program listens.
         until(stop, Some(end), || {
             channel = CommandChannel::connect(&self.folder, stop).ok();
             channel.is_some() || !self.process.is_running()
@@ -161,23 +205,23 @@ impl VirtualMachine {
             },
             None => Ok(false),
         };
-        let last_words = self.last_words();
+        let (program, last_words) = (self.kind.program(), self.last_words());
         match up {
             Err(GuestError::Interrupted) => Err(GuestError::Interrupted),
-            Err(_) => Err(GuestError::EndedEarly { last_words }),
-            Ok(_) if !self.process.is_running() => Err(GuestError::EndedEarly { last_words }),
+            Err(_) => Err(GuestError::EndedEarly { program, last_words }),
+            Ok(_) if !self.process.is_running() => Err(GuestError::EndedEarly { program, last_words }),
             Ok(_) => Err(GuestError::NotUp { waited: limit, last_words }),
         }
     }
 
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.qemu.try_wait(), Ok(None))
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Ends the machine.
     ///
     /// # Errors
-    /// [`GuestError::Killed`]: QEMU did not end on request.
+    /// [`GuestError::Killed`]: the machine did not end on request.
     pub fn end(mut self) -> Result<(), GuestError> {
         self.end_now()
     }
@@ -190,22 +234,25 @@ impl VirtualMachine {
     fn end_now(&mut self) -> Result<(), GuestError> {
         self.let_go = true;
         let ended = self.process.end(END_PATIENCE);
-        // QEMU has ended or was killed, so this wait is short.
-        let _ = self.qemu.wait();
+        // The process has ended or was killed, so this wait is short.
+        let _ = self.child.wait();
         ended
     }
 
-    /// Returns the last lines of QEMU's output and of the console.
+    /// Returns the last lines of the machine's output and of the console.
     fn last_words(&self) -> String {
         let read = |file: &str| {
             let bytes = fs::read(self.folder.join(file)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        let words =
-            [("QEMU", last_lines(&read(QEMU_LOG), 3)), ("the console", last_lines(&read(CONSOLE_LOG), 6))];
+        let program = self.kind.program();
+        let words = [
+            (program, last_lines(&read(MACHINE_LOG), 3)),
+            ("the console", last_lines(&read(CONSOLE_LOG), 6)),
+        ];
         let said = words.into_iter().filter(|(_, said)| !said.is_empty());
         let text = said.map(|(who, said)| format!("{who} printed: {said}")).collect::<Vec<_>>().join(", ");
-        if text.is_empty() { "neither QEMU nor the console printed anything".to_owned() } else { text }
+        if text.is_empty() { format!("neither {program} nor the console printed anything") } else { text }
     }
 }
 
@@ -221,7 +268,7 @@ impl Drop for VirtualMachine {
 /// Ends a detached machine.
 ///
 /// # Errors
-/// [`GuestError::Killed`]: QEMU did not end on request.
+/// [`GuestError::Killed`]: the machine did not end on request.
 pub fn end_detached(process: ProcessIdentity) -> Result<(), GuestError> {
     process.end(END_PATIENCE)
 }

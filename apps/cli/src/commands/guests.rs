@@ -98,11 +98,13 @@ impl Guest {
         port: &str,
         scheme: &str,
         queues: u16,
+        options: &[(&str, &str)],
     ) -> Result<PathBuf, Failure> {
         let socket = self.folder.join(format!("port{}.sock", self.record.ports.len()));
         check_socket_path(&socket)?;
         let queues = (queues > 1).then(|| queues.to_string());
-        let options: Vec<_> = queues.iter().map(|queues| ("queues", queues.as_str())).collect();
+        let queues = queues.iter().map(|queues| ("queues", queues.as_str()));
+        let options: Vec<_> = queues.chain(options.iter().copied()).collect();
         self.attach(port, device_text(scheme, &socket.to_string_lossy(), &options)?)?;
         Ok(socket)
     }

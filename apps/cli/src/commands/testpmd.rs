@@ -86,7 +86,7 @@ impl MainVerb for TestpmdArgs {
                 TestpmdTransport::VhostUser => "vhost-user",
                 TestpmdTransport::Memif => "memif",
             };
-            let socket = guest.attach_socket(port, scheme, self.queues)?;
+            let socket = guest.attach_socket(port, scheme, self.queues, &[])?;
             devices.push(testpmd::device(self.via, number, &socket, self.queues, self.packed));
         }
         let line = CommandLine {

@@ -2,6 +2,7 @@
 
 mod console;
 mod exec;
+mod keeper;
 mod kernel;
 mod list;
 mod start;
@@ -14,12 +15,15 @@ use crate::options::Global;
 use crate::output::Output;
 use crate::verb::MainVerb;
 
+pub(crate) use self::keeper::KeepUmlArgs;
+
 /// Start a small virtual machine on the switch, or control running ones
 ///
-/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed or written to a disk. Each
-/// port becomes an interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and Ctrl-]
-/// ends the guest; with --detach the guest runs in the background. Ports are removed with their guest. Without KVM the
-/// guest is emulated, and its speed does not show the speed of the switch. See docs/guests.md.
+/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed or written to a disk. With
+/// --kind uml the guest is Linux as a program of this machine (package user-mode-linux), without an emulated processor.
+/// Each port becomes an interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and
+/// Ctrl-] ends the guest; with --detach the guest runs in the background. Ports are removed with their guest. Without
+/// KVM a guest under QEMU is emulated, and its speed does not show the speed of the switch. See docs/guests.md.
 ///
 /// Exit status: with --run the status of the first script that fails; with exec the command's.
 #[derive(Debug, Args)]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use ringroad_guest::command_channel::CommandChannel;
 use ringroad_guest::console::{self, ConsoleExit};
-use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, VirtualMachine, VmConfig};
+use ringroad_guest::{
+    Accelerator, GuestKind, Kernel, MachineKind, NetworkDevice, VirtualMachine, VmConfig, uml,
+};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
@@ -32,11 +34,19 @@ const ACCELERATORS: [Choice<Accelerator>; 3] = [
     ("tcg", "Emulation: works everywhere and is slow", Accelerator::Tcg),
 ];
 
+const MACHINE_KINDS: [Choice<MachineKind>; 2] = [
+    ("qemu", "QEMU: a machine with KVM, or emulated", MachineKind::Qemu),
+    ("uml", "User-mode Linux: Linux as a program, with one processor", MachineKind::Uml),
+];
+
 #[derive(Debug, Args)]
 pub(super) struct Start {
     /// Name of the guest
     #[arg(value_name = "NAME", value_parser = guest_name)]
     name: String,
+    /// Program that is the machine
+    #[arg(long, value_name = "PROGRAM", default_value = "qemu", value_parser = one_of(&MACHINE_KINDS))]
+    kind: MachineKind,
     /// Port of a switch that becomes the guest's next interface; may be given several times
     #[arg(long = "port", value_name = "PORT", value_parser = switch_port)]
     ports: Vec<String>,
@@ -55,13 +65,14 @@ pub(super) struct Start {
     /// Number of processors of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=255))]
     cpus: u16,
-    /// Queue pairs of each interface; the guest uses as many as it has processors
+    /// Queue pairs of each interface; the guest uses as many as it has processors, until ethtool -L in it sets others
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     queues: u16,
     /// Use virtio's packed rings
     #[arg(long)]
     packed: bool,
-    /// Folder into which a linux-image package was unpacked [default: see ringroad vm kernel --help]
+    /// Folder into which a linux-image package was unpacked [default: see ringroad vm kernel --help]; with --kind uml
+    /// the package user-mode-linux [default: this machine's]
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
     /// Accelerator of the guest's processors
@@ -85,7 +96,9 @@ struct StartedGuest {
     ready: bool,
     name: String,
     pid: u32,
-    accelerator: Accelerator,
+    kind: MachineKind,
+    /// Accelerator of the processors; absent if the guest is a program.
+    accelerator: Option<Accelerator>,
     kernel: String,
     console: PathBuf,
     interfaces: Vec<StartedInterface>,
@@ -105,11 +118,15 @@ impl Start {
         let scripts: Vec<String> =
             self.scripts.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
         let stop = SignalFlag::on_signals()?;
-        let kernel = Kernel::find(self.kernel.as_deref(), |line| output.note(line))?;
+        let kernel = match self.kind {
+            MachineKind::Qemu => Kernel::find(self.kernel.as_deref(), |line| output.note(line))?,
+            MachineKind::Uml => uml::find(self.kernel.as_deref())?,
+        };
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Vm)?;
         let devices = self.attach(&mut guest)?;
         let plan = VmConfig {
             name: self.name.clone(),
+            kind: self.kind,
             folder: guest.folder().to_owned(),
             devices,
             bridge: self.bridge,
@@ -155,6 +172,17 @@ impl Start {
         if self.bridge && interfaces < 2 {
             return Err(Failure::usage("a bridge needs two interfaces", "give two ports with --port"));
         }
+        if self.kind == MachineKind::Uml {
+            let emulated = self.accel != Accelerator::Auto;
+            for (given, option) in
+                [(self.cpus > 1, "--cpus"), (self.packed, "--packed"), (emulated, "--accel")]
+            {
+                if given {
+                    let problem = format!("user-mode Linux does not have what {option} sets");
+                    return Err(Failure::usage(problem, "leave it out, or take --kind qemu"));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -162,8 +190,14 @@ impl Start {
     fn attach(&self, guest: &mut Guest) -> Result<Vec<NetworkDevice>, Failure> {
         let mut devices = Vec::new();
         for (number, port) in self.ports.iter().enumerate() {
-            let socket = guest.attach_socket(port, "vhost-user", self.queues)?;
             let mac = self.macs.get(number).map_or_else(|| mac_of(port), |mac| mac.octets());
+            let address = Mac::from(mac).to_string();
+            let options: &[(&str, &str)] = match self.kind {
+                MachineKind::Qemu => &[],
+                // Linux has its address from the port. Its driver begins packed rings with the wrong lap.
+                MachineKind::Uml => &[("mac", address.as_str()), ("packed", "0")],
+            };
+            let socket = guest.attach_socket(port, "vhost-user", self.queues, options)?;
             let address = self.addresses.get(number).map(|address| address.0);
             devices.push(NetworkDevice { socket, mac, address });
         }
@@ -185,6 +219,7 @@ impl Start {
             ready: true,
             name: self.name.clone(),
             pid: machine.process.pid,
+            kind: plan.kind,
             accelerator: machine.accelerator,
             kernel: kernel.version.clone(),
             console: console::socket(&plan.folder),
@@ -233,8 +268,9 @@ fn run_scripts(
 
 fn text(guest: &StartedGuest) -> String {
     let how = match guest.accelerator {
-        Accelerator::Kvm => "with KVM",
-        _ => "emulated (TCG)",
+        Some(Accelerator::Kvm) => "with KVM",
+        Some(_) => "emulated (TCG)",
+        None => "as a program of this machine",
     };
     let mut text = format!("{}: up, {how}, Linux {}", guest.name, guest.kernel);
     for interface in &guest.interfaces {
