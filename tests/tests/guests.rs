@@ -113,7 +113,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     start_guests(
         &daemon,
         &[
-            &["a", "--port", "vale0:a", "--address", "10.0.0.1/24"],
+            &["a", "--port", "vale0:a", "--address", "10.0.0.1/24", "--queues", "2", "--cpus", "2"],
             &[
                 "b",
                 "--port",
@@ -131,6 +131,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     let guests = running(&daemon);
     assert_eq!(guests.len(), 2, "{guests:?}");
     assert_eq!(guests[1]["ports"], serde_json::json!(["vale0:b", "vale1:b"]));
+    assert_eq!(daemon.port("vale0:a").unwrap().peer.unwrap().active_queues, 2);
 
     let printed =
         run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "1", "-W", &patience_s(), "10.0.0.2"]);

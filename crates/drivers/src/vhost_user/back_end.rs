@@ -255,6 +255,13 @@ impl BackEnd {
         self.change_all(|this| (this.regions, this.memory) = (regions, Arc::new(memory)))
     }
 
+    /// The regions without this one. The addresses and the size identify a region; the file's offset does not.
+    fn regions_but(&self, region: &VhostUserMemoryRegion) -> Vec<KnownRegion> {
+        let key = |layout: RegionLayout| (layout.guest, layout.user, layout.bytes);
+        let gone = key(layout_of(region));
+        self.regions.iter().filter(|known| key(known.mapped.layout()) != gone).cloned().collect()
+    }
+
     fn inflight_layout(&self, asked: &VhostUserInflight) -> InflightLayout {
         let (rings, entries) = (asked.num_queues, asked.queue_size);
         InflightLayout { rings, entries, is_packed: self.has(feature::RING_PACKED) }
@@ -440,27 +447,18 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         file: File,
         _postcopy: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        if self.regions.len() == MAX_MEMORY_SLOTS {
+        // QEMU before 8.0 adds and removes each region once for each queue pair.
+        let mut regions = self.regions_but(region);
+        if regions.len() == MAX_MEMORY_SLOTS {
             return Err(refuse(format!("more than {MAX_MEMORY_SLOTS} regions of memory")));
         }
-        let mut regions = self.regions.clone();
         regions.push(KnownRegion::map(layout_of(region), file)?);
         self.set_memory(regions)?;
         Ok(None)
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        // The addresses and the size identify a region; the file's offset does not.
-        let gone = layout_of(region);
-        let is_gone = |layout: RegionLayout| {
-            (layout.guest, layout.user, layout.bytes) == (gone.guest, gone.user, gone.bytes)
-        };
-        let mut regions = self.regions.clone();
-        regions.retain(|region| !is_gone(region.mapped.layout()));
-        if regions.len() == self.regions.len() {
-            return Err(refuse(format!("there is no region of memory at {:#x}", gone.guest)));
-        }
-        self.set_memory(regions)
+        self.set_memory(self.regions_but(region))
     }
 
     fn set_device_state_fd(

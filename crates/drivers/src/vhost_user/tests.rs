@@ -478,6 +478,21 @@ fn a_blocking_full_call_eventfd_of_a_guest_does_not_block_a_worker() {
 }
 
 #[test]
+fn a_region_is_added_and_removed_once_for_each_queue_pair() {
+    let mut site = Testbed::with_guest(MODERN);
+    let plugged = memory(4096);
+    let regions = [region(&site.file, GUEST, MEMORY_BYTES), region(&plugged, GUEST + MEMORY_BYTES, 4096)];
+    for again in [&regions[0], &regions[0], &regions[1], &regions[1]] {
+        site.ask(|front| front.add_mem_region(again)).unwrap();
+    }
+    for _ in 0..2 {
+        site.ask(|front| front.remove_mem_region(&regions[1])).unwrap();
+    }
+    site.send(0, &[0; 12], &[1; 60]);
+    assert_eq!(site.receive().frames(), 1);
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let refused = |ask: fn(&mut Testbed) -> bool, part: &str| {
         let mut site = Testbed::new();
