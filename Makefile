@@ -62,6 +62,8 @@ LAB_DEMO := $(TARGET)/lab-demo
 # An anonymous capture of eight stations, larger than the demo's.
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 OPENFLOW_PACKETS := $(TARGET)/captures/openflow
+# memif by gomemif, the peer of a test.
+GOMEMIF := $(TARGET)/go/gomemif
 # What the laboratory's Debian package holds besides the laboratory.
 LAB_WHEELS := $(TARGET)/lab-wheels
 PYTHON_SCRIPTS := scripts/check-words scripts/run-rust-tests $(addprefix packaging/debian/,lab-requirements write-copyright)
@@ -148,9 +150,9 @@ else
 ## Parts of `test`
 
 .PHONY: e2e
-e2e: binaries test-plugin $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet ## the tests around the real binaries
+e2e: binaries test-plugin $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet $(GOMEMIF) ## the tests around the real binaries
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
-		RINGROAD_DPDK_PLUGIN=$(BIN)/$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) \
+		RINGROAD_DPDK_PLUGIN=$(BIN)/$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) RINGROAD_GOMEMIF=$(GOMEMIF) \
 		scripts/run-rust-tests --only tests --each-test --jobs 4 --first soak,faucet,guests -- $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
 
@@ -213,7 +215,7 @@ installation: release ## the release, built twice; install, run, upgrade and rem
 
 .PHONY: shipped
 shipped: ## the tests around the real binaries once more, with the release binaries; and all of OpenFlow's judge
-	@RINGROAD_SOAK_SECONDS=300 $(MAKE) --no-print-directory e2e openflow PROFILE=release
+	@RINGROAD_SOAK_SECONDS=300 RINGROAD_DPDK_QUEUES=1,2,4 $(MAKE) --no-print-directory e2e openflow PROFILE=release
 
 .PHONY: lab-long
 lab-long: ## the laboratory's longest tests, of whole fleets and of runs that continue until they are decided
@@ -411,6 +413,10 @@ $(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r scripts/faucet-build.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
 	@touch $@
+
+$(GOMEMIF): $(wildcard tests/gomemif/*)
+	cd tests/gomemif && GOPATH=$(TARGET)/go GOCACHE=$(TARGET)/go/cache GOFLAGS='-modcacherw -mod=readonly' GOTOOLCHAIN=local \
+		sh -ec 'test -z "$$(gofmt -l . | tee /dev/stderr)"; go vet; go build -o $@'
 
 # With what Debian's own Python has: of gssapi there is no wheel.
 $(BKR)/bin/bkr: scripts/bkr-build.txt scripts/bkr.txt
