@@ -173,8 +173,8 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
             "queues: ovs-dpdk over veth has one queue pair, not 2 (scenario, ",
         ),
         (
-            'duts = ["ringroad"]\ntopologies = ["PVP"]\nguest = "qemu-testpmd"\nqueues = 2',
-            "queues: guest qemu-testpmd over vhost-user has one queue pair, not 2",
+            'duts = ["ringroad"]\ntopologies = ["PVP"]\nguest = "qemu-linux-bridge"\nqueues = 2',
+            "queues: guest qemu-linux-bridge over vhost-user has one queue pair, not 2",
         ),
         (
             'methods = ["message-size"]\ntopologies = ["PVP"]',

@@ -75,6 +75,7 @@ PATHS = [
     pytest.param("linux-bridge", "veth", "PVP", "linux-bridge", id="linux-bridge-linux-bridge-PVP"),
     pytest.param("linux-bridge", "veth", "PVVP", "linux-bridge", id="linux-bridge-linux-bridge-PVVP"),
     pytest.param("ovs-dpdk", "veth", "PVP", "testpmd", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-PVP"),
+    pytest.param("ovs-dpdk", "vhost-user", "PVP", "testpmd-csum", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-csum-PVP"),
     pytest.param("ovs-dpdk", "vhost-user", "PVVP", "testpmd", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-PVVP"),
     pytest.param("ringroad", "vhost-user", "PVP", "testpmd", id="ringroad-testpmd-PVP"),
     pytest.param("ringroad", "vhost-user", "PVVP", "testpmd", id="ringroad-testpmd-PVVP"),
