@@ -111,6 +111,13 @@ def test_frames_pass_through_guests(driver: str, cable: str, topology: str, gues
         assert results["record"]["versions"]["DPDK (guest)"]
 
 
+@needs_qemu
+def test_frames_pass_through_a_virtual_machine_with_two_queue_pairs() -> None:
+    results = try_setup("ringroad", "vhost-user", [LOAD], scenario={"topology": "PVP", "guest": "qemu-testpmd-csum", "queues": 2})
+    assert_forwards(results)
+    assert "several queues" in results["record"]["ports"]["3"]
+
+
 def test_a_cable_that_the_device_does_not_support_is_rejected() -> None:
     results = try_setup("ovs-dpdk", "memif", [LOAD])
     assert results["error"] == "ScenarioError"
