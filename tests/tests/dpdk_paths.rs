@@ -59,8 +59,8 @@ const PATHS: [DriverPath; 11] = [
 ];
 
 const LENGTHS: [usize; 7] = [60, 61, 64, 128, 777, 1500, 1514];
-/// DPDK's flag of send offloads for frames of several segments.
-const SEVERAL_SEGMENTS: &str = "--tx-offloads=0x8000";
+/// DPDK's flags of offloads for frames of several segments.
+const SEVERAL_SEGMENTS: [&str; 3] = ["--max-pkt-len=9018", "--tx-offloads=0x8000", "--rx-offloads=0x2000"];
 
 /// Two switches, each with a guest's port. Frames between the switches pass DPDK, which listens at both sockets.
 struct Testbed {
@@ -236,7 +236,7 @@ fn long_frames_in_several_descriptors_pass_or_are_refused() {
         eprintln!("{}", path.name);
         let site = Testbed::new(1);
         let mergeable = path.name.contains("mergeable");
-        let options = if mergeable { &["--max-pkt-len=9018", SEVERAL_SEGMENTS][..] } else { &[] };
+        let options = if mergeable { &SEVERAL_SEGMENTS[..] } else { &[] };
         let mut testpmd = site.testpmd(path, options);
         site.carry(if mergeable { &[60, 2048, 2049, 4000, 9014] } else { &LENGTHS });
         if !mergeable {
