@@ -125,10 +125,14 @@ impl Testpmd {
         self.service.await_line(part)
     }
 
-    /// Whether a line that was read contains `part`.
-    #[must_use]
-    pub fn has_written(&self, part: &str) -> bool {
-        self.service.has_written(part)
+    /// Waits until testpmd has printed a line that contains `part`, unless it has already.
+    ///
+    /// # Panics
+    /// If testpmd ends, or prints no such line within the time limit.
+    pub fn await_line_or_seen(&mut self, part: &str) {
+        if !self.service.has_written(part) {
+            self.service.await_line(part);
+        }
     }
 
     /// Returns the number of frames that a port has received and sent.

@@ -33,7 +33,7 @@ const PATHS: [DriverPath; 11] = [
     path("split, mergeable", "mrg_rxbuf=1,in_order=0", "using mergeable buffer Rx path"),
     path("split, in order", "mrg_rxbuf=0,in_order=1", "using inorder Rx path"),
     path("split, in order, mergeable", "mrg_rxbuf=1,in_order=1", "using inorder Rx path"),
-    path("split, vectorized", "mrg_rxbuf=0,in_order=1,vectorized=1", "using vectorized Rx path"),
+    path("split, vectorized", "mrg_rxbuf=0,in_order=0,vectorized=1", "using vectorized Rx path"),
     path("packed", "packed_vq=1,mrg_rxbuf=0,in_order=0", "using packed ring standard Rx path"),
     path(
         "packed, mergeable",
@@ -101,7 +101,7 @@ impl Testbed {
         let arguments = ["--log-level=pmd.net.virtio.init:info", "--force-max-simd-bitwidth=512"];
         let mut testpmd =
             Testpmd::interactive(Memory::Ordinary, &arguments, &[device(0), device(1)], &options);
-        assert!(testpmd.has_written(path.says), "DPDK has not chosen the path {:?}", path.name);
+        testpmd.await_line_or_seen(path.says);
         testpmd.tell("start");
         self.await_queues();
         testpmd
