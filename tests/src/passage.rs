@@ -97,7 +97,15 @@ pub fn carry_to(
         frame.clear();
         while to.rx().receive(&mut frame).is_some() {
             if number_of(&frame, source).is_some_and(|number| number != u64::MAX) {
-                assert!(frame == make(came), "frame {came} of {} bytes came changed", frame.len());
+                let sent = make(came);
+                let changed = sent.iter().zip(&frame).position(|(sent, received)| sent != received);
+                assert!(
+                    frame == sent,
+                    "frame {came} of {} bytes came with {} bytes, changed from byte {changed:?} on: {:?}",
+                    sent.len(),
+                    frame.len(),
+                    frame.iter().skip(changed.unwrap_or(0)).take(24).collect::<Vec<_>>()
+                );
                 came += 1;
             }
             frame.clear();
