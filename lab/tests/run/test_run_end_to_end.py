@@ -186,6 +186,7 @@ def test_a_guest_migrates_under_load_and_both_switches_find_it_at_its_new_place(
     metrics = {name.removeprefix("live_migration_"): metric.value for name, metric in outcome.metrics.items()}
     assert outcome.headline == "live_migration_gap_s"
     assert metrics["gap_s"] > 0
+    assert 0 < metrics["sent_messages_per_s"] < metrics["sent_messages"]
     assert metrics["total_s"] >= metrics["downtime_s"]
     # The random data alone are as long.
     assert metrics["transferred_bytes"] > 8 << 20

@@ -90,7 +90,7 @@ def parse_ping(text: str) -> Echoes:
     answers = list(_ANSWER.finditer(text))
     duplicates = sum("(DUP!)" in answer[0] for answer in answers)
     moments = tuple(sorted(float(answer[1]) for answer in answers))
-    if len(moments) < 2:
+    if len(moments) < 2 or moments[0] == moments[-1]:
         raise GeneratorError(f"ping: {len(moments)} messages were answered: {text.strip()[-500:] or 'no output'}")
     return Echoes(moments, duplicates, len(_DAMAGED.findall(text)))
 
