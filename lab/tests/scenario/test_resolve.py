@@ -180,6 +180,10 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
             'methods = ["message-size"]\ntopologies = ["PVP"]',
             "topologies: message-size measures between two stations: P2P, not PVP",
         ),
+        (
+            'methods = ["live-migration"]\nduts = ["ovs-dpdk"]',
+            "duts: live-migration: ovs-dpdk is no learning switch of several ports",
+        ),
         ('duts = ["ovs"]\n[dut.osv]\nphysical = "veth"', "dut.osv: describes a device that `duts` does not name; did you mean 'ovs'?"),
         ('duts = ["ovs"]\n[dut.ovs]\nsettngs = {}', "dut.ovs.settngs: no such setting; did you mean 'settings'?"),
         ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mod = 1', "dut.ovs.settings.veth_mod: no such setting; did you mean 'veth_mode'?"),

@@ -2,8 +2,9 @@
 //! `docs/interop/vhost-user.rst`).
 //!
 //! The `vhost` crate reads and answers the messages. A ring runs when it was started by its kick, is enabled, and its
-//! addresses lie in the shared memory. For every change the ring is taken back from the worker first and handed over
-//! again afterwards.
+//! addresses lie in the shared memory. For most changes the ring is taken back from the worker first and handed over
+//! again afterwards. Wake-ups and the log change while a ring runs: then no frame may find the ring missing, so the
+//! worker keeps it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,7 +59,7 @@ struct VringSetup {
     error: Option<Arc<OwnedFd>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct VringAddresses {
     descriptors: u64,
     driver: u64,
@@ -173,6 +174,7 @@ impl BackEnd {
     /// Makes a ring for the worker if it should run. The guest sees no change.
     fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
+        let log = self.log_in_use();
         let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
             return Ok(None);
         };
@@ -200,7 +202,7 @@ impl BackEnd {
             ring,
             call: setup.call.clone(),
             error: setup.error.clone(),
-            log: self.log.clone().filter(|_| has(feature::LOG_ALL)),
+            log,
             logs_ring: addresses.is_logged,
             header_bytes: if short { SHORT_NET_HEADER_BYTES } else { NET_HEADER_BYTES },
             is_mergeable,
@@ -238,6 +240,31 @@ impl BackEnd {
         }
         self.tell();
         Ok(())
+    }
+
+    /// Changes a ring that the worker may have. The worker keeps the ring.
+    fn edit(&self, index: usize, edit: impl FnOnce(&mut Vring) + Send + 'static) {
+        if let (Some(setup), Some(mailbox)) = (self.vrings.get(index), self.mailboxes.get(index))
+            && setup.runs
+        {
+            mailbox.edit(edit);
+        }
+    }
+
+    /// The log of pages that rings write, if there is to be one.
+    fn log_in_use(&self) -> Option<Arc<DirtyLog>> {
+        self.log.clone().filter(|_| self.has(feature::LOG_ALL))
+    }
+
+    /// Begins or ends the logging of what running rings write.
+    fn follow_log(&self) {
+        for index in 0..self.vrings.len() {
+            let log = self.log_in_use();
+            let addresses = self.vrings.get(index).and_then(|setup| setup.addresses);
+            let logs_ring = addresses.is_some_and(|addresses| addresses.is_logged);
+            self.edit(index, move |vring| (vring.log, vring.logs_ring) = (log, logs_ring));
+        }
+        self.tell();
     }
 
     /// Reports the state to users.
@@ -313,8 +340,14 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         if odd != 0 {
             return Err(refuse(format!("the front end wants features that were not offered: {odd:#x}")));
         }
-        if features == self.features {
-            return Ok(());
+        match features ^ self.features {
+            0 => return Ok(()),
+            feature::LOG_ALL => {
+                self.features = features;
+                self.follow_log();
+                return Ok(());
+            }
+            _ => {}
         }
         self.change_all(|this| this.features = features)
     }
@@ -347,6 +380,13 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     ) -> Result<()> {
         let is_logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG);
         let addresses = VringAddresses { descriptors, driver, device, is_logged };
+        let setup = self.setup(index)?;
+        if setup.runs && setup.addresses.map(|known| VringAddresses { is_logged, ..known }) == Some(addresses)
+        {
+            setup.addresses = Some(addresses);
+            self.follow_log();
+            return Ok(());
+        }
         self.change(index, |setup| setup.addresses = Some(addresses))
     }
 
@@ -367,12 +407,21 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let call = event(file)?.map(Arc::new);
-        self.change(index.into(), |setup| setup.call = call)
+        // The former one is closed here, not by the worker.
+        let _former = std::mem::replace(&mut self.setup(index.into())?.call, call.clone());
+        self.edit(index.into(), |vring| {
+            vring.call = call;
+            // The guest may have missed a wake-up meanwhile.
+            vring.begin();
+        });
+        Ok(())
     }
 
     fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let error = event(file)?.map(Arc::new);
-        self.change(index.into(), |setup| setup.error = error)
+        let _former = std::mem::replace(&mut self.setup(index.into())?.error, error.clone());
+        self.edit(index.into(), |vring| vring.error = error);
+        Ok(())
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
@@ -480,6 +529,9 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
         let log = DirtyLog::map(file.as_fd(), log.mmap_offset, log.mmap_size).map_err(refuse)?;
-        self.change_all(|this| this.log = Some(Arc::new(log)))
+        // The former log is unmapped here, when no worker has it any more.
+        let _former = self.log.replace(Arc::new(log));
+        self.follow_log();
+        Ok(())
     }
 }

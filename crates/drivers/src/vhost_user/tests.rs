@@ -316,6 +316,44 @@ fn rings_are_taken_back_from_the_worker_with_where_they_stand() {
 }
 
 #[test]
+fn a_running_ring_misses_no_frame_while_its_log_and_its_wake_ups_change() {
+    let mut site = Testbed::with_guest(MODERN);
+    let log = memory(4096);
+    let area = VhostUserDirtyLogRegion { mmap_size: 4096, mmap_offset: 0, mmap_handle: log.as_raw_fd() };
+    let calls: Vec<EventFd> = site.calls.iter().map(|call| call.try_clone().unwrap()).collect();
+    let (front, queue) = (site.front.as_mut().unwrap(), &mut site.queue);
+    let missed = thread::scope(|scope| {
+        let asking = scope.spawn(move || {
+            // As QEMU begins and ends a migration.
+            for is_logged in [true, false].into_iter().cycle().take(41) {
+                let log_all = if is_logged { LOG_ALL } else { 0 };
+                front.set_log_base(0, Some(area)).unwrap();
+                front.set_features(MODERN | PROTOCOL_FEATURES | log_all).unwrap();
+                for (ring, call) in calls.iter().enumerate() {
+                    front.set_vring_addr(ring, &ring_config(ring as u64, is_logged.into())).unwrap();
+                    front.set_vring_call(ring, call).unwrap();
+                }
+            }
+        });
+        let mut missed = 0;
+        while !asking.is_finished() {
+            missed += deliver(&mut **queue, &[vec![1; 60]], 60).dropped.of(DropCause::NotBound);
+        }
+        asking.join().unwrap();
+        missed
+    });
+    assert_eq!(missed, 0);
+    // The last change has begun a log.
+    site.offer(RECEIVE, 3, 1600, DESC_WRITE, None);
+    assert_eq!(site.deliver(&[1; 60]).frames, 1);
+    let mut bits = [0; 4096];
+    rustix::io::pread(&log, &mut bits, 0).unwrap();
+    let page = ((GUEST + BUFFERS + 3 * BUFFER_BYTES) / 4096) as usize;
+    assert_ne!(bits[page / 8] & (1 << (page % 8)), 0);
+    assert_ne!(bits[((GUEST + USED) / 4096 / 8) as usize], 0);
+}
+
+#[test]
 fn pages_written_are_logged_for_a_guest_that_moves() {
     let mut site = Testbed::new();
     site.connect(MODERN | LOG_ALL);
@@ -459,6 +497,8 @@ fn a_ring_with_a_violation_stops_until_it_is_set_up_again() {
     // A change to a broken ring does not make it run again.
     let call = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();
+    assert_eq!(site.receive().frames(), 0);
+    site.ask(|front| front.set_vring_enable(TRANSMIT as usize, true)).unwrap();
     assert_eq!(site.receive().frames(), 0);
     assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 0);
 }

@@ -16,6 +16,7 @@ from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.initramfs import READY, build_initramfs
 from ringroad_lab.guest.interface import Peer
+from ringroad_lab.host.interface import Process
 from ringroad_lab.ringroad_program import require_ringroad
 
 QEMU = "qemu-system-x86_64"
@@ -53,6 +54,8 @@ class VirtualMachine(Peer):
         if placement.queues > 1 and not self.takes_queues:
             raise GuestError(f"guest {name}: its cards have one queue pair; use guest qemu-testpmd for {placement.queues}")
         self._folder: PurePosixPath = placement.host.folder / f"guest-{name}"
+        self._image_files: tuple[str, PurePosixPath] = ("", self._folder)
+        """Kernel and initramfs, once the machine boots."""
 
     @abstractmethod
     def _modules(self) -> Sequence[str]:
@@ -100,9 +103,14 @@ class VirtualMachine(Peer):
         """Whether the kernel, rather than QEMU, moves the frames of a tap."""
         return self.host.run(["test", "-w", "/dev/vhost-net"], check=False).status == 0
 
-    def _serial_ports(self) -> Sequence[str]:
-        """QEMU's options for further serial ports besides the console."""
+    def _further_options(self) -> Sequence[str]:
+        """QEMU's options for what the machine has besides console and cards."""
         return ()
+
+    @property
+    def _identity(self) -> str:
+        """Text that the addresses of its cards are made from."""
+        return self.name
 
     def boot(self, cables: Sequence[Cable]) -> None:
         """Boot the machine with a card for each cable, and wait until it is up.
@@ -114,12 +122,17 @@ class VirtualMachine(Peer):
             self.host.run(["mkdir", "-p", str(self._folder)])
             image, modules = self._kernel()
             archive = build_initramfs(self.host, self._folder, modules, self._modules(), self._script(), self._files())
-            command, env = self._command(image, archive, cables), self._environment(cables)
-            self._process = self.host.start(self.name, command, env=env, cpus=self.placement.cpus)
+            self._image_files = image, archive
+            process = self._start_qemu(cables)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
-        if why := self._process.why_silent(self.ready_text, BOOT_LIMIT_S):
+        if why := process.why_silent(self.ready_text, BOOT_LIMIT_S):
             raise GuestError(f"guest {self.name} (QEMU) {why}")
+
+    def _start_qemu(self, cables: Sequence[Cable], *options: str) -> Process:
+        command = [*self._command(*self._image_files, cables), *options]
+        self._process = self.host.start(self.name, command, env=self._environment(cables), cpus=self.placement.cpus)
+        return self._process
 
     def _environment(self, cables: Sequence[Cable]) -> dict[str, str]:
         """Return what QEMU needs to find the ports that it opens as a netmap program."""
@@ -139,7 +152,7 @@ class VirtualMachine(Peer):
         for number, cable in enumerate(cables):
             # QEMU 7.2 without KVM crashes with MSI-X interrupts as soon as a vhost-user card comes up.
             vectors = ",vectors=0" if is_emulated else ""
-            high, low = (zlib.crc32(self.name.encode()) & 0xFFFF).to_bytes(2)
+            high, low = (zlib.crc32(self._identity.encode()) & 0xFFFF).to_bytes(2)
             mac = f"02:00:00:{high:02x}:{low:02x}:{number:02x}"
             several = ",mq=on" if cable.queues > 1 else ""
             cards += [
@@ -151,7 +164,7 @@ class VirtualMachine(Peer):
             # A build replaces only the first word of a command by itself.
             self.host.require(QEMU, "qemu-system-x86"),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"),
-            *self._serial_ports(),
+            *self._further_options(),
             *("-M", "q35,memory-backend=mem", "-object", f"memory-backend-memfd,id=mem,size={memory},share=on", "-m", memory),
             *(("-accel", "tcg", "-cpu", "max") if is_emulated else ("-accel", "kvm", "-cpu", "host")),
             *("-smp", str(self._processors)),
