@@ -25,6 +25,7 @@ pub mod shm;
 pub mod shortcut;
 mod sleep_watch;
 mod socket_frames;
+pub mod stream;
 pub mod sze2;
 pub mod szedata;
 pub mod tap;
