@@ -360,10 +360,12 @@ fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
     own.run(&["ip", "link", "add", "br0", "type", "bridge"]);
     own.run(&["ip", "link", "set", "br0", "up"]);
     let (daemon, other) = (Daemon::within(&own), Daemon::within(&own));
-    let findings = |daemon: &Daemon, interface: &str, check: &str| -> Vec<String> {
+    let checks = |daemon: &Daemon, interface: &str| -> Vec<Value> {
         let printed = finished(&mut daemon.ringroad_within(&own, &["--json", "doctor", interface]));
-        let report: Value = serde_json::from_str(&printed).unwrap();
-        let checks = report["checks"].as_array().unwrap().iter().filter(|one| one["check"] == check);
+        serde_json::from_str::<Value>(&printed).unwrap()["checks"].as_array().unwrap().clone()
+    };
+    let findings = |daemon: &Daemon, interface: &str, check: &str| -> Vec<String> {
+        let checks = checks(daemon, interface).into_iter().filter(|one| one["check"] == check);
         checks.map(|one| one["finding"].as_str().unwrap().to_owned()).collect()
     };
     for interface in ["eth0", "eth1", "br0"] {
@@ -382,6 +384,18 @@ fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
         assert!(foretold[1].starts_with("AF_PACKET, "), "{foretold:?}");
     }
     assert_eq!(findings(&daemon, "eth0", "driver"), ["veth"]);
+    // All at once are the same as one by one.
+    let all = checks(&daemon, "--all");
+    let of = |interface: &str| {
+        let is_its = |check: &&Value| check["interface"].is_null() || check["interface"] == interface;
+        all.iter().filter(is_its).cloned().collect::<Vec<_>>()
+    };
+    for interface in ["eth0", "eth1", "br0"] {
+        assert_eq!(of(interface), checks(&daemon, interface));
+    }
+    assert_eq!(of("lo"), of("no interface"), "loopback is no port");
+    let both = daemon.ringroad_within(&own, &["doctor", "eth0", "--all"]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
     let why = refusal(&mut daemon.ringroad_within(&own, &["doctor", "eht0"]));
     assert!(why.contains("did you mean eth0?"), "{why}");
     let why = refusal(&mut daemon.ringroad_within(&own, &["attach", "vale0:eht0"]));
