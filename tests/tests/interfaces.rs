@@ -8,7 +8,7 @@ use ringroad::Port;
 use ringroad_netdev::link::XdpReportedMode;
 use ringroad_tests::command::last_object;
 use ringroad_tests::conservation::await_conserved;
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{numbered, receive_from, send, station};
 use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, finished, is_root};
 use ringroad_tests::service::Service;
@@ -400,6 +400,25 @@ fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
     assert!(why.contains("did you mean eth0?"), "{why}");
     let why = refusal(&mut daemon.ringroad_within(&own, &["attach", "vale0:eht0"]));
     assert!(why.contains("did you mean eth0?"), "{why}");
+}
+
+#[test]
+fn a_veth_goes_through_the_driver_matrix_without_a_guest() {
+    if !is_root() {
+        return;
+    }
+    let namespace = NetworkNamespace::new();
+    let cards = binary("cards");
+    for (mechanism, outcome) in [("zero-copy", "refused"), ("native", "whole")] {
+        let arguments = ["--inside", "--driver", "veth", "--mechanism", mechanism];
+        let mut command = namespace.command(&[&[cards.to_str().unwrap()], &arguments[..]].concat());
+        let printed = finished(command.env("RINGROAD_BIN_DIR", cards.parent().unwrap()));
+        let row = printed.lines().find_map(|line| line.strip_prefix("@row ")).unwrap();
+        let row: Value = serde_json::from_str(row).unwrap();
+        assert_eq!(row["outcome"], outcome, "{printed}");
+        // The kernel counts what the port counts.
+        assert_eq!(row["remarks"].as_array().unwrap().len(), 0, "{printed}");
+    }
 }
 
 #[test]
