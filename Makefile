@@ -7,7 +7,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 # What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json',
-# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates, make e2e PROFILE=release
+# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates, make cards CARDS_ARGS='--driver igb',
+# make e2e PROFILE=release
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
@@ -21,6 +22,7 @@ LOOM_MAX_PREEMPTIONS ?= 3
 BENCH_ARGS ?=
 COST_ARGS ?=
 OPENFLOW_ARGS ?=
+CARDS_ARGS ?=
 PYTEST_ARGS ?=
 ADVISORIES ?=
 SHARE ?=
@@ -72,6 +74,8 @@ IMAGE := $(TARGET)/ringroad-image.tar
 RELEASE_FILES := $(TARGET)/release-files
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
 GUEST_KERNEL := $(TARGET)/guest/kernel
+# What the driver matrix boots: QEMU and a kernel newer than this Debian's, unpacked and not installed.
+CARD_PACKAGES := $(TARGET)/card-packages
 
 # The crates in which unsafe code can be run by an interpreter; a sanitizer runs the whole datapath.
 UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
@@ -85,9 +89,9 @@ PIP := $(PYTHON)/bin/pip $(PIP_OPTIONS)
 PINNED := --no-deps --require-hashes --only-binary :all:
 
 # The parts of `make test`, and what `make test-all` runs besides: it needs more time or a nightly compiler. CI runs one
-# share of it with each merge. A share is a word; a comma separates its parts.
+# share of it with each merge. A share is a word; a comma separates its parts. Each share has a driver of the matrix.
 TEST_PARTS := lint unit e2e openflow-tenth python lab compat
-SHARES := demo,cost,loom installation miri,lab-long fuzz shipped
+SHARES := demo,cost,loom,cards-e1000e installation,cards-igb miri,lab-long,cards-vmxnet3 fuzz,cards-virtio-net shipped,cards-veth
 comma := ,
 PURPOSES := build,check,test,lab,package
 
@@ -140,7 +144,7 @@ test-all: ## the same, and all that takes longer or needs a nightly compiler
 # The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
 # runs itself there.
 PACKAGED := e2e openflow openflow-tenth python lab compat cost installation lab-long shipped soak release deb image \
-	dpdk-szedata2 lab-demo bench
+	dpdk-szedata2 lab-demo bench cards card-rows
 ifneq ($(RINGROAD_PACKAGES),installed)
 .PHONY: $(PACKAGED)
 $(PACKAGED):
@@ -225,6 +229,14 @@ lab-long: ## the laboratory's longest tests, of whole fleets and of runs that co
 soak: binaries ## the soak that `make e2e` runs for 20 s, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
 	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test --workspace $(LOCKED) --test soak -- --nocapture
 
+.PHONY: cards
+cards: ## drivers of network cards, each by each mechanism, in guests with emulated cards; writes the table of docs/interfaces.md; CARDS_ARGS: --driver NAME, --mechanism NAME
+	@$(MAKE) --no-print-directory card-rows PROFILE=release CARDS_ARGS='--page docs/interfaces.md $(CARDS_ARGS)'
+
+.PHONY: card-rows
+card-rows: binaries $(CARD_PACKAGES)
+	RINGROAD_BIN_DIR=$(BIN) $(BIN)/cards --packages $(CARD_PACKAGES) --results docs/cards.json $(CARDS_ARGS)
+
 ## Package it
 
 .PHONY: release
@@ -254,6 +266,10 @@ lab-demo: build $(RINGROAD_LAB) ## RFC 2544 of four virtual switches on this mac
 bench: build $(if $(findstring sze2,$(BENCH_ARGS)),dpdk-szedata2) ## compare with Debian's peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
 	$(RELEASE)/ringroad bench $(BENCH_ARGS)
 endif
+
+# A driver of the matrix, with the binaries under test: cards-igb.
+cards-%:
+	@$(MAKE) --no-print-directory card-rows CARDS_ARGS='--driver $*'
 
 ## Parts that need no Debian package
 
@@ -446,6 +462,10 @@ $(LAB_WHEELS)/requirements.txt: lab/requirements.lock lab/pyproject.toml packagi
 
 $(GUEST_KERNEL): | binaries
 	$(BIN)/ringroad vm kernel --fetch $@
+
+$(CARD_PACKAGES): scripts/fetch-card-packages
+	scripts/fetch-card-packages $@
+	@touch $@
 
 $(CAPTURE): scripts/capture.txt | $(PYTHON)/bin/pip
 	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<

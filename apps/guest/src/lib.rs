@@ -25,4 +25,6 @@ pub mod virtual_machine;
 pub use error::GuestError;
 pub use kernel::Kernel;
 pub use record::{GuestKind, GuestRecord, GuestRegistry};
-pub use virtual_machine::{Accelerator, NetworkDevice, VirtualMachine, VmConfig};
+pub use virtual_machine::{
+    Accelerator, EmulatedCard, GuestContents, NetworkDevice, UnpackedQemu, VirtualMachine, VmConfig,
+};

@@ -464,6 +464,7 @@ fn open_xdp(
         busy_poll_us: options.number(&BUSY_POLL).unwrap_or(0),
         force: options.flag(&FORCE).unwrap_or(false),
         may_zero_copy: may_zero_copy(link)?,
+        native_defect: af_xdp::native_defect(link),
         multi_buffer: true,
     };
     let each = config.buffers_per_queue();

@@ -31,7 +31,7 @@ use ringroad_ring::region::Region;
 
 pub use error::XdpError;
 pub use obstacles::Obstacle;
-pub(crate) use obstacles::obstacles;
+pub(crate) use obstacles::{native_defect, obstacles};
 pub use queue::XdpQueue;
 
 use socket::XdpSocket;
@@ -87,6 +87,8 @@ pub struct XdpConfig {
     pub force: bool,
     /// Whether the driver may support zero copy. A card can then cut frames.
     pub may_zero_copy: bool,
+    /// Reason why native mode would not give whole frames, if one is known.
+    pub native_defect: Option<&'static str>,
     /// Whether frames longer than a buffer may lie in several buffers (Linux 6.6).
     pub multi_buffer: bool,
 }
@@ -231,9 +233,12 @@ impl XdpDevice {
         let mut refused: Vec<String> = Vec::new();
         let mut steering = None;
         for (number, attempt) in attempts.iter().enumerate() {
-            let opened = match attempt.zero_copy && !attempt.multi_buffer && may_cut {
-                true => Err(may_be_cut(config, &umem)),
-                false => open_as(config, &umem, *attempt, &buffers, &mut steering),
+            let opened = match (attempt.name(), config.native_defect) {
+                ("zero-copy", _) if !attempt.multi_buffer && may_cut => Err(may_be_cut(config, &umem)),
+                ("copy, native", Some(reason)) => {
+                    Err(XdpError::NativeDefect { interface: config.interface.clone(), reason })
+                }
+                _ => open_as(config, &umem, *attempt, &buffers, &mut steering),
             };
             match opened {
                 Ok(queues) => {

@@ -43,6 +43,7 @@ fn config(ifindex: u32, mode: AfXdpMode) -> XdpConfig {
         busy_poll_us: 0,
         force: false,
         may_zero_copy: false,
+        native_defect: None,
         multi_buffer: true,
     }
 }
