@@ -43,19 +43,22 @@ pub(super) fn checks_of(name: &str, socket: &Path) -> Result<Vec<(&'static str, 
         checks.iter().all(|(check, (verdict, ..))| *check != "AF_XDP" || *verdict == Verdict::Ok);
     let driver = driver_name(name).unwrap_or_else(|_| "not reported".to_owned());
     let features = match xdp_features(link.index)? {
-        Some(features) => ok(features.to_string()),
-        None => warn(
-            "this kernel does not report them, so the mechanism is a guess",
-            "use Linux 6.3 or newer; `ringroad list` reports the mechanism of an open port",
-        ),
+        Some(features) => {
+            vec![
+                ("XDP features of the driver", ok(features.to_string())),
+                ("metadata of frames", ok(features.metadata())),
+            ]
+        }
+        None => {
+            let remedy = "use Linux 6.3 or newer; `ringroad list` reports the mechanism of an open port";
+            let unknown = warn("this kernel does not report them, so the mechanism is a guess", remedy);
+            vec![("XDP features of the driver", unknown)]
+        }
     };
     let ports = ports_of(&link, socket);
-    checks.extend([
-        ("interface", ok(description(&link))),
-        ("driver", ok(driver)),
-        ("XDP features of the driver", features),
-        ("host", host(&link)?),
-    ]);
+    checks.extend([("interface", ok(description(&link))), ("driver", ok(driver))]);
+    checks.extend(features);
+    checks.push(("host", host(&link)?));
     if !ports.is_empty() {
         checks.extend(ports.into_iter().map(|port| ("port", ok(port))));
         return Ok(checks);
