@@ -25,10 +25,10 @@ use ringroad_ring::shared::{SlotWord, prefetch_read};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use super::Attachment;
 use super::ledger::TxBufferTable;
 use super::socket::XdpSocket;
 use super::umem::Umem;
+use super::{Attachment, VLAN_TAG};
 use crate::nic::set_up_again;
 use crate::poll_backoff::PollBackoff;
 use crate::sleep_watch::SleepWatch;
@@ -129,6 +129,12 @@ impl XdpQueue {
             umem,
             attachment,
         })
+    }
+
+    /// Names of the metadata of frames that the queue uses.
+    pub(super) fn metadata(&self) -> Vec<&'static str> {
+        let used = [(VLAN_TAG, self.attachment.puts_tags_back)];
+        used.into_iter().filter(|(_, is_used)| *is_used).map(|(name, _)| name).collect()
     }
 
     /// Whether the queue receives and sends no more frames.

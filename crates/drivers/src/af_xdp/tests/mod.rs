@@ -3,6 +3,7 @@
 
 mod buffers;
 mod failures;
+mod metadata;
 mod modes;
 mod zero_copy;
 
@@ -44,6 +45,7 @@ fn config(ifindex: u32, mode: AfXdpMode) -> XdpConfig {
         force: false,
         may_zero_copy: false,
         multi_buffer: true,
+        has_vlan_tags: false,
     }
 }
 
