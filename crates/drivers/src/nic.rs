@@ -355,6 +355,13 @@ fn may_zero_copy(link: &LinkInfo, features: Option<XdpFeatures>) -> bool {
     features.map_or(link.kind.is_none(), XdpFeatures::has_zero_copy)
 }
 
+/// Whether frames may leave an interface by AF_XDP with open checksums. Only a veth's other end knows then that they are
+/// open. Virtio-net ignored the requests before Linux 6.18, and no other driver was tested. Frames of a program are
+/// sent as it wrote them.
+fn leaves_checksums(link: &LinkInfo, role: DeviceRole) -> bool {
+    role == DeviceRole::SwitchPort && link.kind.as_deref() == Some("veth")
+}
+
 /// A mechanism that can serve an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MechanismForecast {
@@ -466,6 +473,7 @@ fn open_xdp(
         force: options.flag(&FORCE).unwrap_or(false),
         may_zero_copy: may_zero_copy(link, features),
         multi_buffer: true,
+        leaves_checksums: leaves_checksums(link, role),
         has_vlan_tags: features.is_some_and(XdpFeatures::has_vlan_tag),
     };
     let each = config.buffers_per_queue();
@@ -639,6 +647,17 @@ mod tests {
             let loopback = link_by_name("lo").unwrap();
             let told = xdp_features(loopback.index).unwrap();
             assert_eq!(may_zero_copy(&loopback, told), told.is_none());
+        });
+    }
+
+    #[test]
+    fn only_a_veth_on_a_switch_leaves_checksums_open() {
+        in_own_namespace(|| {
+            ip("link add rrn0 type veth peer name rrn1");
+            ip("link add rrn2 type bridge");
+            let leaves = |name, role| leaves_checksums(&link_by_name(name).unwrap(), role);
+            assert!(leaves("rrn0", DeviceRole::SwitchPort) && !leaves("rrn0", DeviceRole::Program));
+            assert!(!leaves("rrn2", DeviceRole::SwitchPort) && !leaves("lo", DeviceRole::SwitchPort));
         });
     }
 

@@ -60,6 +60,7 @@ pub const DEFAULT_RING_SIZE: u32 = 2048;
 /// Bytes of a frame besides its payload: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD_BYTES: u32 = 18;
 /// Metadata of frames that a port can use, as the kernel's specification names it (`netdev.yaml`).
+const TX_CHECKSUM: &str = "tx-checksum";
 const VLAN_TAG: &str = "vlan-tag";
 /// Bytes in front of the longest packet on the wire: Ethernet header and two VLAN tags.
 const WIRE_HEADER_BYTES: usize = 14 + 2 * 4;
@@ -91,6 +92,9 @@ pub struct XdpConfig {
     pub may_zero_copy: bool,
     /// Whether frames longer than a buffer may lie in several buffers (Linux 6.6).
     pub multi_buffer: bool,
+    /// Whether frames may leave with open checksums, as those of the host's stack do, if the kernel copies them (Linux
+    /// 6.11): it fills the checksums in, or the receiver knows that they are open.
+    pub leaves_checksums: bool,
     /// Whether the driver can be asked for VLAN tags beside received frames. They are put back into the frames in every
     /// mode but generic (Linux 6.8).
     pub has_vlan_tags: bool,
@@ -134,6 +138,7 @@ struct Attachment {
     zero_copy: bool,
     multi_buffer: bool,
     busy_poll: bool,
+    leaves_checksums: bool,
     puts_tags_back: bool,
     mtu: usize,
     max_frame_bytes: usize,
@@ -360,6 +365,7 @@ fn open_as(
         zero_copy: attempt.zero_copy,
         multi_buffer: attempt.multi_buffer,
         busy_poll: config.busy_poll_us > 0,
+        leaves_checksums: sockets.iter().all(|socket| socket.takes_requests),
         puts_tags_back,
         mtu: config.mtu as usize,
         max_frame_bytes: config.max_frame_bytes(),

@@ -45,6 +45,7 @@ fn config(ifindex: u32, mode: AfXdpMode) -> XdpConfig {
         force: false,
         may_zero_copy: false,
         multi_buffer: true,
+        leaves_checksums: false,
         has_vlan_tags: false,
     }
 }
