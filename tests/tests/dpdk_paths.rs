@@ -243,11 +243,11 @@ fn long_frames_in_several_descriptors_pass_or_are_refused() {
     if !Testpmd::is_installed() {
         return;
     }
-    // Frames of several segments in order on split rings stop the guest's transmit ring: DPDK then sends a descriptor that
-    // the device may write. Which of the two errs is not known.
-    let left =
-        |path: &&DriverPath| path.name.contains("vectorized") || path.name == "split, in order, mergeable";
-    for path in PATHS.iter().filter(|path| !left(path)) {
+    // DPDK sends a frame of several segments on packed rings, and in order on split ones, with a descriptor that the device
+    // may write, which stops the ring.
+    let refused = |path: &&DriverPath| path.name.contains("mergeable") && path.name != "split, mergeable";
+    let vectorized = |path: &&DriverPath| path.name.contains("vectorized");
+    for path in PATHS.iter().filter(|path| !refused(path) && !vectorized(path)) {
         eprintln!("{}", path.name);
         let site = Testbed::new(1);
         let mergeable = path.name.contains("mergeable");

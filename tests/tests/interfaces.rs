@@ -379,6 +379,10 @@ fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
         assert!(mode.starts_with(mechanism), "{interface}: {mode}, and not {mechanism}");
         // The daemon that has the interface knows its own XDP program; for another daemon it is in the way.
         assert_eq!(findings(&daemon, interface, "port"), [format!("{name}: af_xdp, {mode}")]);
+        // A port uses what the driver has, unless its program runs after the driver.
+        let metadata = findings(&daemon, interface, "metadata of frames");
+        let has_tags = metadata.iter().any(|metadata| metadata.contains("vlan-tag"));
+        assert_eq!(mode.contains("vlan-tag"), has_tags, "{interface}: {mode}; {metadata:?}");
         let foretold = findings(&other, interface, "mechanism");
         assert!(foretold[0].starts_with("not AF_XDP: XDP program "), "{foretold:?}");
         assert!(foretold[1].starts_with("AF_PACKET, "), "{foretold:?}");

@@ -91,19 +91,16 @@ impl Machine {
     fn outcomes_of(&self, link: &LinkInfo) -> Result<Vec<(&'static str, Outcome)>, Failure> {
         let name = &link.name;
         let driver = driver_name(name).unwrap_or_else(|_| "not reported".to_owned());
-        let features = match xdp_features(link.index)? {
-            Some(features) => ok(features.to_string()),
-            None => warn(
-                "this kernel does not report them, so the mechanism is a guess",
-                "use Linux 6.3 or newer; `ringroad list` reports the mechanism of an open port",
-            ),
-        };
-        let mut outcomes = vec![
-            ("interface", ok(description(link))),
-            ("driver", ok(driver)),
-            ("XDP features of the driver", features),
-            ("host", host(link)?),
-        ];
+        let mut outcomes = vec![("interface", ok(description(link))), ("driver", ok(driver))];
+        if let Some(features) = xdp_features(link.index)? {
+            outcomes.push(("XDP features of the driver", ok(features.to_string())));
+            outcomes.push(("metadata of frames", ok(features.metadata())));
+        } else {
+            let remedy = "use Linux 6.3 or newer; `ringroad list` reports the mechanism of an open port";
+            let unknown = warn("this kernel does not report them, so the mechanism is a guess", remedy);
+            outcomes.push(("XDP features of the driver", unknown));
+        }
+        outcomes.push(("host", host(link)?));
         let ports = self.ports_of(link);
         if !ports.is_empty() {
             outcomes.extend(ports.into_iter().map(|port| ("port", ok(port))));

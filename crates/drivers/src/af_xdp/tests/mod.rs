@@ -3,6 +3,7 @@
 
 mod buffers;
 mod failures;
+mod metadata;
 mod modes;
 mod zero_copy;
 
@@ -45,6 +46,8 @@ fn config(ifindex: u32, mode: AfXdpMode) -> XdpConfig {
         may_zero_copy: false,
         native_defect: None,
         multi_buffer: true,
+        leaves_checksums: false,
+        has_vlan_tags: false,
     }
 }
 
