@@ -89,9 +89,9 @@ PIP := $(PYTHON)/bin/pip $(PIP_OPTIONS)
 PINNED := --no-deps --require-hashes --only-binary :all:
 
 # The parts of `make test`, and what `make test-all` runs besides: it needs more time or a nightly compiler. CI runs one
-# share of it with each merge. A share is a word; a comma separates its parts. Each share has a driver of the matrix.
+# share of it with each merge. A share is a word; a comma separates its parts.
 TEST_PARTS := lint unit e2e openflow-tenth python lab compat
-SHARES := demo,cost,loom,cards-e1000e installation,cards-igb miri,lab-long,cards-vmxnet3 fuzz,cards-virtio-net shipped,cards-veth
+SHARES := demo,cost,loom installation miri,lab-long fuzz shipped
 comma := ,
 PURPOSES := build,check,test,lab,package
 
