@@ -282,7 +282,6 @@ fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
     // released.
     site.queue.release(batch.slots());
     site.ask(|front| front.remove_mem_region(&plugged)).unwrap();
-    assert!(site.ask(|front| front.remove_mem_region(&plugged)).is_err());
 }
 
 #[test]
