@@ -36,7 +36,7 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    /// What the worker will do with its current state.
+    /// Request for the worker, about its current state.
     wanted: Option<Wanted<T>>,
     /// The state that the worker gave back.
     back: Option<T>,

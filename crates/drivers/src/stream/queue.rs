@@ -138,7 +138,7 @@ impl StreamQueue {
         self.unsent.discard();
         let is_violation = matches!(end, End::WrongLength(_));
         self.violations += u64::from(is_violation);
-        // What follows a wrong length is no frame.
+        // Bytes behind a wrong length belong to no frame.
         self.incomplete += u64::from(self.received.discard() && !is_violation);
         self.watch.disconnected((end != End::Left).then(|| end.to_string()));
     }

@@ -1,4 +1,4 @@
-//! Sending frames by one call for many, and the rest of a frame of which the kernel took only a part.
+//! Sends many frames by one call, and keeps the rest of a frame that the kernel took in part.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -100,8 +100,8 @@ impl SendBuffer {
         send(socket, parts.get(..count).unwrap_or_default())
     }
 
-    /// Counts the frames of a burst of which the kernel took `bytes` bytes, the rest before them included. Returns the
-    /// number of frames that it refused, with the cause.
+    /// Counts the frames of a burst. The kernel took `bytes` bytes of the former rest and the burst together. Returns
+    /// the number of frames that it refused, with the cause.
     fn count(
         &mut self,
         batch: &Batch,

@@ -126,6 +126,18 @@ fn send(queue: &mut dyn PortQueue, frame: &[u8]) -> Delivery {
     deliver(queue, &[frame.to_vec()], 2048)
 }
 
+/// Sends frames to a peer that does not read, until one is dropped. Returns the number of frames taken.
+fn fill(queue: &mut dyn PortQueue) -> usize {
+    let mut taken = 0;
+    loop {
+        let delivery = deliver(queue, &frames(200, 9001), 9001);
+        taken += delivery.frames as usize;
+        if delivery.dropped.total() > 0 {
+            return taken;
+        }
+    }
+}
+
 #[test]
 fn frames_pass_both_ways_behind_their_lengths() {
     let mut site = Testbed::new();
@@ -286,14 +298,7 @@ fn a_peer_that_does_not_read_costs_only_whole_frames() {
 fn the_rest_of_a_frame_follows_when_the_peer_makes_room_for_a_sleeping_worker() {
     let mut site = Testbed::new();
     let mut peer = site.peer();
-    let mut taken = 0;
-    loop {
-        let delivery = deliver(site.queue(), &frames(200, 9001), 9001);
-        taken += delivery.frames as usize;
-        if delivery.dropped.total() > 0 {
-            break;
-        }
-    }
+    let taken = fill(site.queue());
     let sleeper = site.queue().sleeper().unwrap();
     sleeper.prepare_sleep(true);
     assert!(!sleeper.has_waiting());
@@ -398,14 +403,7 @@ fn another_process_continues_in_the_middle_of_a_frame_both_ways() {
     assert_eq!(frames_of(&batch), frames(1, 700));
     assert!(site.queue().upgrade().unwrap().hand_over().is_none(), "a frame is lent");
     site.queue().release(1);
-    let mut taken = 0;
-    loop {
-        let delivery = deliver(site.queue(), &frames(200, 9001), 9001);
-        taken += delivery.frames as usize;
-        if delivery.dropped.total() > 0 {
-            break;
-        }
-    }
+    let taken = fill(site.queue());
     // A process that does not take over changes nothing.
     let left = site.queue().upgrade().unwrap().hand_over().unwrap();
     drop(resume(&name(&site.path), left));

@@ -49,7 +49,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// What kernel and driver count otherwise than the frames that passed since `before`, as text.
+    /// Lists the counters of kernel and driver that differ from the frames that passed since `before`, as text.
     fn differences(&self, before: &Self, expected: [u64; 2]) -> Vec<String> {
         let mut differences = Vec::new();
         for (way, word) in [(0, "received"), (1, "sent")] {
@@ -163,7 +163,7 @@ impl Bed {
         self.await_passage(USUAL_LONGEST)
     }
 
-    /// What the port tells of lost frames: a note, or a cause of drops.
+    /// Returns the port's report of lost frames: a note, or a cause of drops.
     pub(crate) fn loss_notice(&self) -> Result<Option<String>, String> {
         let port = self.port()?;
         let note = port.notes.into_iter().find(|note| note.contains("are lost"));
@@ -219,7 +219,7 @@ impl Bed {
         })
     }
 
-    /// Carries frames of these lengths, none of which may be lost, and compares the counters. Returns remarks.
+    /// Carries frames of these lengths without a loss, and compares the counters. Returns remarks.
     pub(crate) fn carry(&mut self, lengths: &[usize], count: usize) -> Result<Vec<String>, PassageError> {
         let before = self.counts()?;
         self.exchange(lengths, count)?;

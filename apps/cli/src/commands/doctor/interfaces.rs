@@ -58,7 +58,7 @@ pub(super) fn checks_of_all(socket: &Path) -> Result<Vec<Check>, Failure> {
     Ok(checks)
 }
 
-/// What is the same for all interfaces: the machine's support, and the daemon's ports.
+/// Findings that hold for all interfaces: the machine's support, and the daemon's ports.
 struct Machine {
     checks: Vec<(&'static str, Outcome)>,
     has_af_xdp: bool,
