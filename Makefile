@@ -7,7 +7,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 # What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json',
-# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates, make e2e PROFILE=release
+# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates, make cards CARDS_ARGS='--driver igb',
+# make e2e PROFILE=release
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
@@ -21,6 +22,7 @@ LOOM_MAX_PREEMPTIONS ?= 3
 BENCH_ARGS ?=
 COST_ARGS ?=
 OPENFLOW_ARGS ?=
+CARDS_ARGS ?=
 PYTEST_ARGS ?=
 ADVISORIES ?=
 SHARE ?=
@@ -62,6 +64,8 @@ LAB_DEMO := $(TARGET)/lab-demo
 # An anonymous capture of eight stations, larger than the demo's.
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 OPENFLOW_PACKETS := $(TARGET)/captures/openflow
+# memif by gomemif, the peer of a test.
+GOMEMIF := $(TARGET)/go/gomemif
 # What the laboratory's Debian package holds besides the laboratory.
 LAB_WHEELS := $(TARGET)/lab-wheels
 PYTHON_SCRIPTS := scripts/check-words scripts/run-rust-tests $(addprefix packaging/debian/,lab-requirements write-copyright)
@@ -70,6 +74,8 @@ IMAGE := $(TARGET)/ringroad-image.tar
 RELEASE_FILES := $(TARGET)/release-files
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
 GUEST_KERNEL := $(TARGET)/guest/kernel
+# What the driver matrix boots: QEMU and a kernel newer than this Debian's, unpacked and not installed.
+CARD_PACKAGES := $(TARGET)/card-packages
 
 # The crates in which unsafe code can be run by an interpreter; a sanitizer runs the whole datapath.
 UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
@@ -138,7 +144,7 @@ test-all: ## the same, and all that takes longer or needs a nightly compiler
 # The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
 # runs itself there.
 PACKAGED := e2e openflow openflow-tenth python lab compat cost installation lab-long shipped soak release deb image \
-	dpdk-szedata2 lab-demo bench
+	dpdk-szedata2 lab-demo bench cards card-rows
 ifneq ($(RINGROAD_PACKAGES),installed)
 .PHONY: $(PACKAGED)
 $(PACKAGED):
@@ -148,9 +154,9 @@ else
 ## Parts of `test`
 
 .PHONY: e2e
-e2e: binaries test-plugin $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet ## the tests around the real binaries
+e2e: binaries test-plugin $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet $(GOMEMIF) ## the tests around the real binaries
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
-		RINGROAD_DPDK_PLUGIN=$(BIN)/$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) \
+		RINGROAD_DPDK_PLUGIN=$(BIN)/$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) RINGROAD_GOMEMIF=$(GOMEMIF) \
 		scripts/run-rust-tests --only tests --each-test --jobs 4 --first soak,faucet,guests -- $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
 
@@ -213,7 +219,7 @@ installation: release ## the release, built twice; install, run, upgrade and rem
 
 .PHONY: shipped
 shipped: ## the tests around the real binaries once more, with the release binaries; and all of OpenFlow's judge
-	@RINGROAD_SOAK_SECONDS=300 $(MAKE) --no-print-directory e2e openflow PROFILE=release
+	@RINGROAD_SOAK_SECONDS=300 RINGROAD_DPDK_QUEUES=1,2,4 $(MAKE) --no-print-directory e2e openflow PROFILE=release
 
 .PHONY: lab-long
 lab-long: ## the laboratory's longest tests, of whole fleets and of runs that continue until they are decided
@@ -222,6 +228,14 @@ lab-long: ## the laboratory's longest tests, of whole fleets and of runs that co
 .PHONY: soak
 soak: binaries ## the soak that `make e2e` runs for 20 s, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
 	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test --workspace $(LOCKED) --test soak -- --nocapture
+
+.PHONY: cards
+cards: ## drivers of network cards, each by each mechanism, in guests with emulated cards; writes the table of docs/interfaces.md; CARDS_ARGS: --driver NAME, --mechanism NAME
+	@$(MAKE) --no-print-directory card-rows PROFILE=release CARDS_ARGS='--page docs/interfaces.md $(CARDS_ARGS)'
+
+.PHONY: card-rows
+card-rows: binaries $(CARD_PACKAGES)
+	RINGROAD_BIN_DIR=$(BIN) $(BIN)/cards --packages $(CARD_PACKAGES) --results docs/cards.json $(CARDS_ARGS)
 
 ## Package it
 
@@ -252,6 +266,10 @@ lab-demo: build $(RINGROAD_LAB) ## RFC 2544 of four virtual switches on this mac
 bench: build $(if $(findstring sze2,$(BENCH_ARGS)),dpdk-szedata2) ## compare with Debian's peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
 	$(RELEASE)/ringroad bench $(BENCH_ARGS)
 endif
+
+# A driver of the matrix, with the binaries under test: cards-igb.
+cards-%:
+	@$(MAKE) --no-print-directory card-rows CARDS_ARGS='--driver $*'
 
 ## Parts that need no Debian package
 
@@ -412,6 +430,10 @@ $(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
 	@touch $@
 
+$(GOMEMIF): $(wildcard tests/gomemif/*)
+	cd tests/gomemif && GOPATH=$(TARGET)/go GOCACHE=$(TARGET)/go/cache GOFLAGS='-modcacherw -mod=readonly' GOTOOLCHAIN=local \
+		sh -ec 'test -z "$$(gofmt -l . | tee /dev/stderr)"; go vet; go build -o $@'
+
 # With what Debian's own Python has: of gssapi there is no wheel.
 $(BKR)/bin/bkr: scripts/bkr-build.txt scripts/bkr.txt
 	/usr/bin/python3 -m venv --system-site-packages $(BKR)
@@ -440,6 +462,10 @@ $(LAB_WHEELS)/requirements.txt: lab/requirements.lock lab/pyproject.toml packagi
 
 $(GUEST_KERNEL): | binaries
 	$(BIN)/ringroad vm kernel --fetch $@
+
+$(CARD_PACKAGES): scripts/fetch-card-packages
+	scripts/fetch-card-packages $@
+	@touch $@
 
 $(CAPTURE): scripts/capture.txt | $(PYTHON)/bin/pip
 	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<

@@ -60,23 +60,27 @@ fuzz_target!(|data: &[u8]| {
     }
     let longest = messages.iter().map(|(_, frame)| frame.len()).max().unwrap_or(0);
     let frames: Vec<u16> = (0..given).collect();
-    let mut delivered = 0;
-    let finished = Finisher::default().finish(&batch, &frames, |finished, frames| {
-        assert!(!finished.is_unfinished() && frames.len() == finished.frames());
-        delivered += frames.len() as u64;
-        for &frame in frames {
-            let frame = usize::from(frame);
-            let mut bytes = vec![0; finished.frame_bytes(frame)];
-            let mut at = 0;
-            let fragments = finished.frame(frame);
-            for (index, fragment) in fragments.iter().enumerate() {
-                assert_eq!(fragment.has_more(), index + 1 < fragments.len());
-                at += fragment.bytes().read(&mut bytes[at..]);
+    for leaves_checksums in [false, true] {
+        let mut delivered = 0;
+        let finished = Finisher::default().finish(&batch, &frames, leaves_checksums, |finished, frames| {
+            assert_eq!(frames.len(), finished.frames());
+            delivered += frames.len() as u64;
+            for &frame in frames {
+                let frame = usize::from(frame);
+                let left = finished.meta(frame).unfinished;
+                assert!(left.is_nothing() || (leaves_checksums && left.is_internet_checksum()));
+                let mut bytes = vec![0; finished.frame_bytes(frame)];
+                let mut at = 0;
+                let fragments = finished.frame(frame);
+                for (index, fragment) in fragments.iter().enumerate() {
+                    assert_eq!(fragment.has_more(), index + 1 < fragments.len());
+                    at += fragment.bytes().read(&mut bytes[at..]);
+                }
+                assert!(at == bytes.len() && at <= longest.max(HEADER_ROOM_BYTES));
             }
-            assert!(at == bytes.len() && at <= longest.max(HEADER_ROOM_BYTES));
-        }
-    });
-    let dropped = u64::from(finished.dropped.total());
-    assert_eq!(u64::from(given) + finished.replicated, delivered + dropped);
-    assert!(finished.replicated <= u64::from(given) * MAX_SEGMENTS as u64);
+        });
+        let dropped = u64::from(finished.dropped.total());
+        assert_eq!(u64::from(given) + finished.replicated, delivered + dropped);
+        assert!(finished.replicated <= u64::from(given) * MAX_SEGMENTS as u64);
+    }
 });

@@ -22,6 +22,7 @@ LEVELS = (
     ("dut", "method", "request"),
     ("guest", "topology"),
     ("message_size", "report"),
+    ("migration",),
     ("documents", "rendezvous", "scenario"),
     ("notification", "setup"),
     # What carries all of that out.

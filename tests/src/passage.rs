@@ -56,9 +56,24 @@ pub fn reaches(from: &mut Queue, to: &mut Queue, seed: u8, mut goes_on: impl FnM
 /// # Panics
 /// If a frame is lost or arrives changed.
 pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
+    carry_to([0xFF; 6], from, to, lengths, seed, frames);
+}
+
+/// Carries frames as [`carry`] does, to one station.
+///
+/// # Panics
+/// If a frame is lost or arrives changed.
+pub fn carry_to(
+    destination: [u8; 6],
+    from: &mut Queue,
+    to: &mut Queue,
+    lengths: &[usize],
+    seed: u8,
+    frames: usize,
+) {
     let source = station(seed);
     let make = |number: usize| {
-        let mut frame = numbered([0xFF; 6], source, number as u64, lengths[number % lengths.len()]);
+        let mut frame = numbered(destination, source, number as u64, lengths[number % lengths.len()]);
         for (offset, byte) in frame.iter_mut().enumerate().skip(22) {
             *byte = (number * 31 + offset * 7) as u8;
         }
@@ -82,7 +97,15 @@ pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, fram
         frame.clear();
         while to.rx().receive(&mut frame).is_some() {
             if number_of(&frame, source).is_some_and(|number| number != u64::MAX) {
-                assert!(frame == make(came), "frame {came} of {} bytes came changed", frame.len());
+                let sent = make(came);
+                let changed = sent.iter().zip(&frame).position(|(sent, received)| sent != received);
+                assert!(
+                    frame == sent,
+                    "frame {came} of {} bytes came with {} bytes, changed from byte {changed:?} on: {:?}",
+                    sent.len(),
+                    frame.len(),
+                    frame.iter().skip(changed.unwrap_or(0)).take(24).collect::<Vec<_>>()
+                );
                 came += 1;
             }
             frame.clear();

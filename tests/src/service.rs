@@ -89,6 +89,12 @@ impl Service {
         }
     }
 
+    /// Whether a line that was read contains `part`.
+    #[must_use]
+    pub fn has_written(&self, part: &str) -> bool {
+        self.seen.iter().any(|line| line.contains(part))
+    }
+
     /// Waits for the program's end. Returns its status and all its output.
     ///
     /// # Panics

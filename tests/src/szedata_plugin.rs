@@ -74,7 +74,12 @@ impl SzedataPlugin {
         };
         let devices: Vec<String> = paths.iter().enumerate().map(device).collect();
         let mode = format!("--forward-mode={mode}");
-        Testpmd::interactive(memory, &self.path(), &devices, &[&[mode.as_str()], options].concat())
+        Testpmd::interactive(
+            memory,
+            &["-d", &self.path().display().to_string()],
+            &devices,
+            &[&[mode.as_str()], options].concat(),
+        )
     }
 }
 

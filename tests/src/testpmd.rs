@@ -18,6 +18,8 @@ const HUGE_PAGES: u64 = 280;
 const STARTS: usize = 10;
 /// Part of the line that testpmd writes once it has its memory.
 const HAS_MEMORY: &str = "create a new mbuf pool";
+/// Environment variable with the path of another testpmd than the installed one.
+const OTHER_TESTPMD: &str = "RINGROAD_TESTPMD";
 
 /// A running testpmd, killed when the value is dropped.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Testpmd {
     /// Whether testpmd is installed and may run.
     #[must_use]
     pub fn is_installed() -> bool {
-        is_root() && has_program("dpdk-testpmd")
+        is_root() && (std::env::var_os(OTHER_TESTPMD).is_some() || has_program("dpdk-testpmd"))
     }
 
     /// Starts a testpmd that forwards between each two of its ports. `devices` are DPDK's `--vdev` arguments, and
@@ -90,15 +92,14 @@ impl Testpmd {
         }
     }
 
-    /// Starts a testpmd that takes commands ([`Self::tell`]), with a driver from outside of DPDK's tree.
+    /// Starts a testpmd that takes commands ([`Self::tell`]). `arguments` are DPDK's own, before testpmd's `options`.
     ///
     /// # Panics
     /// If testpmd cannot be started.
     #[must_use]
-    pub fn interactive(memory: Memory, plugin: &Path, devices: &[String], options: &[&str]) -> Self {
-        let plugin = plugin.display().to_string();
+    pub fn interactive(memory: Memory, arguments: &[&str], devices: &[String], options: &[&str]) -> Self {
         let mut testpmd = Self::with_memory(memory, || {
-            let (mut command, prefix) = command(memory, devices, &["-d", &plugin]);
+            let (mut command, prefix) = command(memory, devices, arguments);
             command.arg("--interactive").args(options);
             (Service::start_interactive(command), prefix)
         });
@@ -122,6 +123,30 @@ impl Testpmd {
     /// If testpmd ends, or prints no such line within the time limit.
     pub fn await_line(&mut self, part: &str) -> String {
         self.service.await_line(part)
+    }
+
+    /// Waits until testpmd has printed a line that contains `part`, unless it has already.
+    ///
+    /// # Panics
+    /// If testpmd ends, or prints no such line within the time limit.
+    pub fn await_line_or_seen(&mut self, part: &str) {
+        if !self.service.has_written(part) {
+            self.service.await_line(part);
+        }
+    }
+
+    /// Returns the number of frames that a port has received and sent.
+    ///
+    /// # Panics
+    /// If testpmd does not report them.
+    pub fn frames(&mut self, port: usize) -> (u64, u64) {
+        self.tell(&format!("show port stats {port}"));
+        self.await_line(&format!("statistics for port {port} "));
+        let mut count = |what: &str| {
+            let line = self.await_line(what);
+            line.split(what).nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap()
+        };
+        (count("RX-packets:"), count("TX-packets:"))
     }
 
     /// Stops testpmd and waits for its end. Returns all its output.
@@ -164,7 +189,7 @@ fn command(memory: Memory, devices: &[String], arguments: &[&str]) -> (Command, 
     let prefix = unused_name("ringroad");
     // `stdbuf -oL` makes the output appear line by line, although it is not a terminal.
     let mut command = Command::new("stdbuf");
-    command.args(["-oL", "dpdk-testpmd"]);
+    command.arg("-oL").arg(std::env::var_os(OTHER_TESTPMD).unwrap_or_else(|| "dpdk-testpmd".into()));
     command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]).args(arguments);
     command.args(match memory {
         Memory::Ordinary => ["--no-huge"],

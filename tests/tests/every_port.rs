@@ -163,6 +163,12 @@ fn ways(site: &mut Testbed, form: &str, port: &mut dyn FnMut(&str) -> String) ->
             let socket = site.path("dgram");
             add(port("vale1"), &["--driver", &format!("dgram:{socket}@socket-mode=660")]);
         }
+        "stream:SOCKET" => {
+            let [client, server] = [(); 2].map(|()| site.path("stream"));
+            add(port("vale1"), &["--driver", &format!("stream:{client}")]);
+            let server = format!("stream:{server}@role=server,socket-mode=660");
+            add(port("vale2") + "@vlan=10", &["--driver", &server]);
+        }
         "sze2:SOCKET" => {
             let card = site.path("sze2");
             let sizes = "channels=2,buffer=1M,block=256K,metadata=1,mac=02:00:00:00:99:03";

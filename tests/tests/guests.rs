@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use ringroad_tests::network::{
     NetworkNamespace, finished, is_root, killed_at_link_change, patience_s, unused_name,
 };
 use ringroad_tests::service::Service;
+use ringroad_tests::transfer::real_file;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -113,7 +115,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     start_guests(
         &daemon,
         &[
-            &["a", "--port", "vale0:a", "--address", "10.0.0.1/24"],
+            &["a", "--port", "vale0:a", "--address", "10.0.0.1/24", "--queues", "2", "--cpus", "2"],
             &[
                 "b",
                 "--port",
@@ -131,6 +133,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     let guests = running(&daemon);
     assert_eq!(guests.len(), 2, "{guests:?}");
     assert_eq!(guests[1]["ports"], serde_json::json!(["vale0:b", "vale1:b"]));
+    assert_eq!(daemon.port("vale0:a").unwrap().peer.unwrap().active_queues, 2);
 
     let printed =
         run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "1", "-W", &patience_s(), "10.0.0.2"]);
@@ -180,6 +183,59 @@ fn a_virtual_machine_as_a_bridge_joins_two_switches() {
     let (mut one, mut other) = (daemon.open("vale0:end"), daemon.open("vale1:end"));
     assert_joined(&daemon, &mut one, &mut other, 100);
     drop((one, other));
+    await_conserved(&daemon);
+}
+
+#[test]
+fn a_guest_at_a_stream_socket_exchanges_files_with_the_hosts_stack() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let station = NetworkNamespace::new();
+    let path = |name: &str| daemon.folder().join(name).display().to_string();
+    let driver = format!("stream:{}@role=server", path("s"));
+    run(&daemon, &["attach", "vale0:guest", "--driver", &driver]);
+    run(&daemon, &["attach", "vale0:station", "--driver", "tap:t0", "--netns", station.name()]);
+    station.number("t0", 1);
+    // QEMU gets a second card, which is behind a stream socket.
+    let programs = daemon.folder().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let qemu = format!(
+        "#!/bin/sh\nPATH=${{PATH#*:}} exec qemu-system-x86_64 \"$@\" -device virtio-net-pci,netdev=s,mac=02:00:00:00:78:02 \
+         -netdev stream,id=s,server=off,addr.type=unix,addr.path={}\n",
+        path("s")
+    );
+    let program = programs.join("qemu-system-x86_64");
+    std::fs::write(&program, qemu).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut vm = command(&daemon, &["vm", "g", "--port", "vale1:g", "--detach", "--accel", "tcg"]);
+    let rest = std::env::var("PATH").unwrap();
+    finished(vm.env("PATH", format!("{}:{rest}", programs.display())));
+    let _guests = Guests(&daemon, &["g"]);
+    let inside = |script: &str| run(&daemon, &["vm", "exec", "g", script]);
+    inside(
+        "card=$(grep -l 02:00:00:00:78:02 /sys/class/net/*/address | cut -d/ -f5); \
+         ip addr add 10.78.0.2/24 dev $card; ip link set $card up",
+    );
+    // The station's stack leaves checksums and segmentation to its card, which QEMU's stream sockets do not do.
+    let made = inside("head -c 2000000 /dev/urandom >/tmp/file; sha256sum </tmp/file; httpd -h /tmp");
+    let fetch = "busybox wget -q -O - http://10.78.0.2/file | sha256sum";
+    assert_eq!(station.run(&["sh", "-c", fetch]), made);
+    let www = path("www");
+    std::fs::create_dir(&www).unwrap();
+    std::fs::write(format!("{www}/file"), &real_file()[..2 << 20]).unwrap();
+    let served = station.run(&["sh", "-c", &format!("sha256sum <{www}/file")]);
+    let _server = Service::start(station.command(&["busybox", "httpd", "-f", "-h", &www]));
+    // The server does not report when it listens.
+    let fetch = "until wget -q -O /tmp/up http://10.78.0.1/file; do sleep 0.1; done; sha256sum </tmp/up";
+    assert_eq!(inside(fetch), served);
+    let mut fetching = Service::start(command(&daemon, &["vm", "exec", "g", fetch]));
+    for _ in 0..3 {
+        assert_eq!(daemon.upgrade()["reopened"], serde_json::json!([]));
+    }
+    assert_eq!(fetching.await_end().1.trim(), served.trim());
+    assert_eq!(daemon.port("vale0:guest").unwrap().peer.unwrap().connections, 1);
     await_conserved(&daemon);
 }
 

@@ -8,7 +8,7 @@ use ringroad::Port;
 use ringroad_netdev::link::XdpReportedMode;
 use ringroad_tests::command::last_object;
 use ringroad_tests::conservation::await_conserved;
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{numbered, receive_from, send, station};
 use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, finished, is_root};
 use ringroad_tests::service::Service;
@@ -360,10 +360,12 @@ fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
     own.run(&["ip", "link", "add", "br0", "type", "bridge"]);
     own.run(&["ip", "link", "set", "br0", "up"]);
     let (daemon, other) = (Daemon::within(&own), Daemon::within(&own));
-    let findings = |daemon: &Daemon, interface: &str, check: &str| -> Vec<String> {
+    let checks = |daemon: &Daemon, interface: &str| -> Vec<Value> {
         let printed = finished(&mut daemon.ringroad_within(&own, &["--json", "doctor", interface]));
-        let report: Value = serde_json::from_str(&printed).unwrap();
-        let checks = report["checks"].as_array().unwrap().iter().filter(|one| one["check"] == check);
+        serde_json::from_str::<Value>(&printed).unwrap()["checks"].as_array().unwrap().clone()
+    };
+    let findings = |daemon: &Daemon, interface: &str, check: &str| -> Vec<String> {
+        let checks = checks(daemon, interface).into_iter().filter(|one| one["check"] == check);
         checks.map(|one| one["finding"].as_str().unwrap().to_owned()).collect()
     };
     for interface in ["eth0", "eth1", "br0"] {
@@ -377,15 +379,50 @@ fn the_doctor_names_the_mechanism_that_an_interface_then_gets() {
         assert!(mode.starts_with(mechanism), "{interface}: {mode}, and not {mechanism}");
         // The daemon that has the interface knows its own XDP program; for another daemon it is in the way.
         assert_eq!(findings(&daemon, interface, "port"), [format!("{name}: af_xdp, {mode}")]);
+        // A port uses what the driver has, unless its program runs after the driver.
+        let metadata = findings(&daemon, interface, "metadata of frames");
+        let has_tags = metadata.iter().any(|metadata| metadata.contains("vlan-tag"));
+        assert_eq!(mode.contains("vlan-tag"), has_tags, "{interface}: {mode}; {metadata:?}");
         let foretold = findings(&other, interface, "mechanism");
         assert!(foretold[0].starts_with("not AF_XDP: XDP program "), "{foretold:?}");
         assert!(foretold[1].starts_with("AF_PACKET, "), "{foretold:?}");
     }
     assert_eq!(findings(&daemon, "eth0", "driver"), ["veth"]);
+    // All at once are the same as one by one.
+    let all = checks(&daemon, "--all");
+    let of = |interface: &str| {
+        let is_its = |check: &&Value| check["interface"].is_null() || check["interface"] == interface;
+        all.iter().filter(is_its).cloned().collect::<Vec<_>>()
+    };
+    for interface in ["eth0", "eth1", "br0"] {
+        assert_eq!(of(interface), checks(&daemon, interface));
+    }
+    assert_eq!(of("lo"), of("no interface"), "loopback is no port");
+    let both = daemon.ringroad_within(&own, &["doctor", "eth0", "--all"]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
     let why = refusal(&mut daemon.ringroad_within(&own, &["doctor", "eht0"]));
     assert!(why.contains("did you mean eth0?"), "{why}");
     let why = refusal(&mut daemon.ringroad_within(&own, &["attach", "vale0:eht0"]));
     assert!(why.contains("did you mean eth0?"), "{why}");
+}
+
+#[test]
+fn a_veth_goes_through_the_driver_matrix_without_a_guest() {
+    if !is_root() {
+        return;
+    }
+    let namespace = NetworkNamespace::new();
+    let cards = binary("cards");
+    for (mechanism, outcome) in [("zero-copy", "refused"), ("native", "whole")] {
+        let arguments = ["--inside", "--driver", "veth", "--mechanism", mechanism];
+        let mut command = namespace.command(&[&[cards.to_str().unwrap()], &arguments[..]].concat());
+        let printed = finished(command.env("RINGROAD_BIN_DIR", cards.parent().unwrap()));
+        let row = printed.lines().find_map(|line| line.strip_prefix("@row ")).unwrap();
+        let row: Value = serde_json::from_str(row).unwrap();
+        assert_eq!(row["outcome"], outcome, "{printed}");
+        // The kernel counts what the port counts.
+        assert_eq!(row["remarks"].as_array().unwrap().len(), 0, "{printed}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! memif ports with Debian's testpmd at the other side, in either role.
+//! memif ports with Debian's testpmd and with gomemif at the other side, in either role.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use ringroad::control::report::{PeerReport, StatusReport};
@@ -10,6 +11,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, station};
 use ringroad_tests::passage::{both_ways, reaches};
+use ringroad_tests::service::Service;
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -64,26 +66,34 @@ impl Testbed {
 
     /// Waits until both peers are connected and frames pass them both ways. Returns false if testpmd has ended instead.
     fn meets(&mut self, testpmd: &mut Testpmd) -> bool {
-        let mut is_running = true;
-        self.daemon.await_status("connection", |status| {
-            is_running = testpmd.is_running();
-            !is_running || are_connected(status)
-        });
-        let (a, b) = (self.a.queue(), self.b.queue());
-        let passes = is_running
-            && reaches(a, b, 3, || testpmd.is_running())
-            && reaches(b, a, 4, || testpmd.is_running());
-        is_running = testpmd.is_running();
-        assert!(passes || !is_running, "nothing comes through");
-        if !is_running {
+        let meets = self.meets_while(|| testpmd.is_running());
+        if !meets {
             eprintln!("testpmd has ended by itself");
         }
+        meets
+    }
+
+    /// Waits as [`Self::meets`] does, for a peer that `is_running`.
+    fn meets_while(&mut self, mut is_running: impl FnMut() -> bool) -> bool {
+        let mut runs = true;
+        self.daemon.await_status("connection", |status| {
+            runs = is_running();
+            !runs || are_connected(status)
+        });
+        let (a, b) = (self.a.queue(), self.b.queue());
+        let passes = runs && reaches(a, b, 3, &mut is_running) && reaches(b, a, 4, &mut is_running);
+        assert!(passes || !is_running(), "nothing comes through");
         passes
     }
 
-    /// Carries frames through testpmd both ways, and compares them.
+    /// Carries frames through the peer both ways, and compares them.
     fn carry(&mut self) {
-        both_ways(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
+        self.carry_of(&LENGTHS);
+    }
+
+    /// Carries frames of these lengths.
+    fn carry_of(&mut self, lengths: &[usize]) {
+        both_ways(self.a.queue(), self.b.queue(), lengths, 3, 300);
     }
 
     /// Sends at full rate until `enough` frames have arrived at the other side.
@@ -247,4 +257,86 @@ fn a_daemon_killed_under_traffic_reconnects_to_testpmd() {
         }
     }
     panic!("no testpmd was found again");
+}
+
+/// Starts gomemif's forwarder (`tests/gomemif`), and waits until frames pass it. Returns `None` if it is not built.
+fn gomemif(site: &mut Testbed, socket: &Path, options: &str) -> Option<Service> {
+    let Some(program) = std::env::var_os("RINGROAD_GOMEMIF") else {
+        ringroad_test_needs::skip("gomemif's forwarder, which `make e2e` names in RINGROAD_GOMEMIF");
+        return None;
+    };
+    let mut command = Command::new(program);
+    command.arg("--socket").arg(socket).args(options.split_whitespace());
+    let mut service = Service::start(command);
+    assert!(site.meets_while(|| service.is_running()), "gomemif has ended by itself");
+    Some(service)
+}
+
+/// A server for a client of gomemif, which takes the number of the server's last queue for that of its queues.
+const FOR_GOMEMIF: &str = "role=server,queues=2";
+
+/// Lengths of frames that fit into one buffer: gomemif repeats the beginning of a longer frame that it sends.
+fn up_to(bytes: usize) -> Vec<usize> {
+    LENGTHS.into_iter().filter(|&length| length <= bytes).collect()
+}
+
+#[test]
+fn frames_come_back_unchanged_from_gomemif_as_client() {
+    for (options, buffer) in
+        [("--ring-size=64 --buf-size=256", 256), ("", 2048), ("--ring-size=1024 --buf-size=9216", 9216)]
+    {
+        let (_folder, path) = socket();
+        let mut site = Testbed::new(&path, FOR_GOMEMIF);
+        let Some(_peer) = gomemif(&mut site, &path, options) else { return };
+        site.carry_of(&up_to(buffer));
+        site.flow(20_000);
+        let status = await_conserved(&site.daemon);
+        for peer in peers(&status) {
+            assert_eq!((peer.active_queues, peer.last_error), (1, None), "{options}");
+        }
+    }
+}
+
+#[test]
+fn frames_come_back_unchanged_from_gomemif_as_server() {
+    for (ours, queues) in
+        [("ring-size=64", 1), ("ring-size=16384,queues=2", 2), ("ring-size=512,queues=3", 3)]
+    {
+        let (_folder, path) = socket();
+        let mut site = Testbed::new(&path, &format!("role=client,{ours}"));
+        let options = format!("--server --queues={queues}");
+        let Some(_peer) = gomemif(&mut site, &path, &options) else { return };
+        site.carry_of(&up_to(2048));
+        site.flow(20_000);
+        let status = await_conserved(&site.daemon);
+        for peer in peers(&status) {
+            assert_eq!((peer.active_queues, peer.last_error), (queues, None), "{ours}");
+        }
+    }
+}
+
+#[test]
+fn gomemif_and_the_port_find_each_other_again_after_either_was_killed() {
+    let (_folder, path) = socket();
+    let mut site = Testbed::new(&path, FOR_GOMEMIF);
+    for _ in 0..3 {
+        let Some(mut peer) = gomemif(&mut site, &path, "") else { return };
+        site.carry_of(&up_to(2048));
+        site.flow(5_000);
+        peer.kill();
+        site.daemon.await_status("end", |status| peers(status).iter().all(|peer| !peer.connected));
+        await_conserved(&site.daemon);
+    }
+
+    let (_folder, path) = socket();
+    let mut site = Testbed::new(&path, "role=client");
+    let Some(mut peer) = gomemif(&mut site, &path, "--server") else { return };
+    for _ in 0..2 {
+        site.flow(5_000);
+        site.daemon.signal(Signal::KILL);
+        site.daemon.await_end();
+        site = Testbed::new(&path, "role=client");
+        assert!(site.meets_while(|| peer.is_running()), "gomemif has ended by itself");
+        site.carry_of(&up_to(2048));
+    }
 }

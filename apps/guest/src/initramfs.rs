@@ -1,13 +1,16 @@
 //! Initramfs of a guest: busybox, modules, and scripts, as one archive in memory.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 
 use crate::archive::Archive;
 use crate::busybox::Busybox;
 use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::kernel_modules::load_order;
+use crate::program;
 use crate::virtual_machine::{MachineKind, VmConfig};
 
 const INIT: &str = include_str!("scripts/init");
@@ -18,13 +21,15 @@ const COMMAND: &str = include_str!("scripts/ringroad-command");
 pub type NetworkAddress = (IpAddr, u8);
 
 /// Returns the names of the modules that the guest needs.
-fn modules(plan: &VmConfig) -> Vec<&'static str> {
+fn modules(plan: &VmConfig) -> Vec<&str> {
     // Kernels for machines have IPv6 built in.
     let first = match plan.kind {
         MachineKind::Qemu => "virtio_pci",
         MachineKind::Uml => "ipv6",
     };
-    [first, "virtio_net"].into_iter().chain(plan.bridge.then_some("bridge")).collect()
+    let bridge = plan.bridge.then_some("bridge");
+    let contents = plan.contents.modules.iter().map(String::as_str);
+    [first, "virtio_net"].into_iter().chain(bridge).chain(contents).collect()
 }
 
 /// Returns the shell commands for the guest's interfaces `eth0`, `eth1`, ... IPv6 addresses are used immediately,
@@ -57,9 +62,15 @@ pub(crate) fn build(kernel: &Kernel, busybox: &Busybox, plan: &VmConfig) -> Resu
     archive.file("init", 0o755, INIT.as_bytes());
     archive.file("bin/ringroad-commands", 0o755, COMMANDS.as_bytes());
     archive.file("bin/ringroad-command", 0o755, COMMAND.as_bytes());
-    let read = |path| fs::read(path).map_err(GuestError::file("read", path));
+    let read = |path: &Path| fs::read(path).map_err(GuestError::file("read", path));
     archive.file("bin/busybox", 0o755, &read(&busybox.program)?);
-    for library in &busybox.libraries {
+    let mut libraries: BTreeSet<_> = busybox.libraries.iter().cloned().collect();
+    for program in &plan.contents.programs {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        archive.file(&format!("opt/{name}"), 0o755, &read(program)?);
+        libraries.extend(program::libraries(program)?);
+    }
+    for library in &libraries {
         archive.file(library.to_string_lossy().trim_start_matches('/'), 0o755, &read(library)?);
     }
     let mut order = String::new();
@@ -80,7 +91,7 @@ pub(crate) fn build(kernel: &Kernel, busybox: &Busybox, plan: &VmConfig) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::virtual_machine::{Accelerator, NetworkDevice};
+    use crate::virtual_machine::NetworkDevice;
 
     #[test]
     fn interfaces_get_their_addresses_and_a_bridge_takes_the_first_two() {
@@ -98,8 +109,7 @@ mod tests {
             memory_mib: 256,
             cpus: 1,
             queues: 1,
-            packed: false,
-            accelerator: Accelerator::Auto,
+            ..VmConfig::default()
         };
         let plain = network_script(&plan(false));
         assert!(plain.ends_with(

@@ -63,13 +63,14 @@ impl Kernel {
 
     /// Finds the newest readable kernel below `root` that has its modules there.
     fn newest_below(root: &Path) -> Option<Self> {
-        let images = fs::read_dir(root.join("boot")).ok()?.flatten();
-        let whole = images.filter_map(|entry| {
-            let version = entry.file_name().to_str()?.strip_prefix("vmlinuz-")?.to_owned();
-            let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(&version));
-            let modules = folders.into_iter().find(|folder| folder.join("kernel").is_dir())?;
-            fs::File::open(entry.path()).ok()?;
-            Some(Self { version, image: entry.path(), modules })
+        let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder));
+        let kernels = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+        let whole = kernels.filter_map(|entry| {
+            let (version, modules) = (entry.file_name().into_string().ok()?, entry.path());
+            // Debian's packages of newer kernels have the image beside the modules.
+            let images = [root.join("boot").join(format!("vmlinuz-{version}")), modules.join("vmlinuz")];
+            let image = images.into_iter().find(|image| fs::File::open(image).is_ok())?;
+            modules.join("kernel").is_dir().then_some(Self { version, image, modules })
         });
         whole.max_by_key(|kernel| numbers(&kernel.version))
     }
@@ -108,6 +109,10 @@ mod tests {
         let found = Kernel::newest_below(root.path()).unwrap();
         assert_eq!(found.version, "6.1.0-56-amd64");
         assert!(found.modules.ends_with("usr/lib/modules/6.1.0-56-amd64"));
+        let newer = root.path().join("usr/lib/modules/7.2.1+deb14-amd64");
+        fs::create_dir_all(newer.join("kernel")).unwrap();
+        fs::write(newer.join("vmlinuz"), "").unwrap();
+        assert_eq!(Kernel::newest_below(root.path()).unwrap().image, newer.join("vmlinuz"));
     }
 
     #[test]

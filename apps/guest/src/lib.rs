@@ -26,4 +26,6 @@ pub mod virtual_machine;
 pub use error::GuestError;
 pub use kernel::Kernel;
 pub use record::{GuestKind, GuestRecord, GuestRegistry};
-pub use virtual_machine::{Accelerator, MachineKind, NetworkDevice, VirtualMachine, VmConfig};
+pub use virtual_machine::{
+    Accelerator, EmulatedCard, GuestContents, MachineKind, NetworkDevice, UnpackedQemu, VirtualMachine, VmConfig,
+};

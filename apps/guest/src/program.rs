@@ -1,6 +1,6 @@
 //! Search for programs of this machine, and commands run to their end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::GuestError;
@@ -34,6 +34,26 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, GuestError> {
     Err(GuestError::Failed { command: text, said })
 }
 
+/// Returns the shared libraries of `program` and its loader; none if it is linked statically.
+pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
+    // ldd fails for a program that needs no libraries, with a localised message.
+    match output_of(Command::new("ldd").env("LC_ALL", "C").arg(program)) {
+        Ok(text) => Ok(libraries_in(&String::from_utf8_lossy(&text))),
+        Err(GuestError::Failed { said, .. }) if said.contains("not a dynamic executable") => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but
+/// not the kernel's vDSO.
+fn libraries_in(listed: &str) -> Vec<PathBuf> {
+    let file = |line: &str| {
+        let path = line.split_once("=> ").map_or(line, |(_, path)| path).split_whitespace().next()?;
+        path.starts_with('/').then(|| PathBuf::from(path))
+    };
+    listed.lines().filter_map(file).collect()
+}
+
 /// Returns the last lines of a text, joined to one line.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -60,5 +80,14 @@ mod tests {
             output_of(Command::new("sh").args(["-c", "echo a >&2; echo b >&2; exit 3"])).unwrap_err();
         assert!(failed.to_string().ends_with("failed: a | b"), "{failed}");
         assert_eq!(output_of(Command::new("echo").arg("x")).unwrap(), b"x\n");
+    }
+
+    #[test]
+    fn libraries_are_files_and_the_vdso_is_skipped() {
+        let listed = "\tlinux-vdso.so.1 (0x00007f)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                      \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let expected = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"];
+        assert_eq!(libraries_in(listed), expected.map(PathBuf::from));
+        assert!(libraries_in("\tstatically linked\n").is_empty());
     }
 }

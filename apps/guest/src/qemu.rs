@@ -6,7 +6,7 @@ use std::path::Path;
 use ringroad_wire::mac::Mac;
 
 use crate::kernel::Kernel;
-use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, VmConfig, command_socket};
+use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, EmulatedCard, VmConfig, command_socket};
 
 /// Kernel command line: console, few messages, and an immediate end of the machine after a panic. The kernel's check of
 /// its timer would panic where QEMU gets no processor for some time.
@@ -48,6 +48,19 @@ pub(crate) fn arguments(plan: &VmConfig, kvm: bool, kernel: &Kernel, initramfs: 
         }
         option("-device", card.into());
     }
+    for (number, EmulatedCard { model, is_express, mac, hub }) in plan.cards.iter().enumerate() {
+        option("-netdev", format!("hubport,id=card{number},hubid={hub}").into());
+        let mut card = format!("{model},netdev=card{number},mac={},romfile=", Mac::from(*mac));
+        if *is_express {
+            let slot = number + 1;
+            option("-device", format!("pcie-root-port,id=slot{slot},chassis={slot},slot={slot}").into());
+            card += &format!(",bus=slot{slot}");
+        }
+        option("-device", card.into());
+    }
+    for folder in plan.qemu.iter().flat_map(|unpacked| &unpacked.data) {
+        option("-L", folder.into());
+    }
     option("-kernel", kernel.image.clone().into());
     option("-initrd", initramfs.into());
     option("-append", KERNEL_ARGUMENTS.into());
@@ -80,7 +93,7 @@ fn escaped(path: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::virtual_machine::{Accelerator, MachineKind, NetworkDevice};
+    use crate::virtual_machine::{MachineKind, NetworkDevice, UnpackedQemu};
 
     fn plan() -> VmConfig {
         VmConfig {
@@ -92,12 +105,10 @@ mod tests {
                 mac: [2, 0, 0, 0, 0xab, 1],
                 address: None,
             }],
-            bridge: false,
             memory_mib: 256,
             cpus: 2,
             queues: 1,
-            packed: false,
-            accelerator: Accelerator::Auto,
+            ..VmConfig::default()
         }
     }
 
@@ -120,6 +131,26 @@ mod tests {
             assert!(line.contains(part), "{part}: {line}");
         }
         assert!(line.contains("path=/run/g,,h/console.sock,logfile=/run/g,,h/console.log"), "{line}");
+    }
+
+    #[test]
+    fn emulated_cards_are_cabled_by_their_hub_and_each_express_card_has_a_slot() {
+        let card = |model: &str, is_express: bool, number: u8| EmulatedCard {
+            model: model.to_owned(),
+            is_express,
+            mac: [2, 0, 0, 0, 0, number],
+            hub: 3,
+        };
+        let cards = vec![card("igb", true, 1), card("rtl8139", false, 2)];
+        let unpacked = UnpackedQemu { program: "/q/bin/qemu".into(), data: vec!["/q/share".into()] };
+        let line = line(&VmConfig { cards, qemu: Some(unpacked), ..plan() }, false);
+        for part in [
+            "-netdev hubport,id=card0,hubid=3 -device pcie-root-port,id=slot1,chassis=1,slot=1 \
+             -device igb,netdev=card0,mac=02:00:00:00:00:01,romfile=,bus=slot1 ",
+            "-netdev hubport,id=card1,hubid=3 -device rtl8139,netdev=card1,mac=02:00:00:00:00:02,romfile= -L /q/share ",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
     }
 
     #[test]

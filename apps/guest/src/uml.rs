@@ -212,7 +212,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::virtual_machine::{Accelerator, MachineKind, NetworkDevice};
+    use crate::virtual_machine::{MachineKind, NetworkDevice};
 
     fn plan(folder: &str) -> VmConfig {
         let device = |number: u8| NetworkDevice {
@@ -225,12 +225,10 @@ mod tests {
             kind: MachineKind::Uml,
             folder: folder.into(),
             devices: [0, 1].map(device).to_vec(),
-            bridge: false,
             memory_mib: 256,
             cpus: 1,
             queues: 2,
-            packed: false,
-            accelerator: Accelerator::Auto,
+            ..VmConfig::default()
         }
     }
 

@@ -104,8 +104,39 @@ pub struct NetworkDevice {
     pub address: Option<NetworkAddress>,
 }
 
-/// Settings of a guest that is to be started.
+/// A card that QEMU emulates. A hub is its cable to the other cards with the same hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmulatedCard {
+    /// QEMU's name of the card, with options: `igb`, or `virtio-net-pci,queue_reset=off`.
+    pub model: String,
+    /// Whether the card is one for PCI Express, else for PCI.
+    pub is_express: bool,
+    /// Hardware address of the card.
+    pub mac: [u8; 6],
+    /// Number of the hub.
+    pub hub: u16,
+}
+
+/// Contents of a guest besides busybox, and what they need.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GuestContents {
+    /// Programs of this machine, which the guest has in `/opt`, with their libraries where this machine has them.
+    pub programs: Vec<PathBuf>,
+    /// Kernel modules that are loaded at the start, besides those of the interfaces.
+    pub modules: Vec<String>,
+}
+
+/// A QEMU that is not the machine's own, such as one that was unpacked from its packages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnpackedQemu {
+    /// Its program `qemu-system-x86_64`.
+    pub program: PathBuf,
+    /// Folders of its firmware and other data.
+    pub data: Vec<PathBuf>,
+}
+
+/// Settings of a guest that is to be started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VmConfig {
     /// Name of the guest, which is its host name too.
     pub name: String,
@@ -115,6 +146,12 @@ pub struct VmConfig {
     pub folder: PathBuf,
     /// Interfaces, `eth0` first.
     pub devices: Vec<NetworkDevice>,
+    /// Cards that QEMU emulates, after the interfaces. The guest leaves them as its kernel makes them.
+    pub cards: Vec<EmulatedCard>,
+    /// Contents besides busybox.
+    pub contents: GuestContents,
+    /// The QEMU to use; `None` is the machine's own.
+    pub qemu: Option<UnpackedQemu>,
     /// Whether to join the first two interfaces in a bridge, which has the first interface's address.
     pub bridge: bool,
     /// Memory, MiB.
@@ -151,9 +188,10 @@ impl VirtualMachine {
         if std::env::consts::ARCH != "x86_64" {
             return Err(GuestError::Architecture(std::env::consts::ARCH));
         }
-        let qemu = match plan.kind {
-            MachineKind::Qemu => Some(program::find("qemu-system-x86_64", "qemu-system-x86")?),
-            MachineKind::Uml => None,
+        let qemu = match (plan.kind, &plan.qemu) {
+            (MachineKind::Qemu, Some(unpacked)) => Some(unpacked.program.clone()),
+            (MachineKind::Qemu, None) => Some(program::find("qemu-system-x86_64", "qemu-system-x86")?),
+            (MachineKind::Uml, _) => None,
         };
         let archive = initramfs::build(kernel, &Busybox::find()?, plan)?;
         let initramfs = plan.folder.join("initramfs");
@@ -240,7 +278,8 @@ impl VirtualMachine {
     }
 
     /// Returns the last lines of the machine's output and of the console.
-    fn last_words(&self) -> String {
+    #[must_use]
+    pub fn last_words(&self) -> String {
         let read = |file: &str| {
             let bytes = fs::read(self.folder.join(file)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()

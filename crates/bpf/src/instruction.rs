@@ -13,6 +13,8 @@ pub(crate) struct Instruction {
 
 /// Mark of an immediate load of a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const MAP_DESCRIPTOR: u8 = 1;
+/// Mark of a call of a function by its number in the kernel's type information (`BPF_PSEUDO_KFUNC_CALL`).
+const KERNEL_FUNCTION: u8 = 2;
 /// Mark of an immediate load of the address of a map's only value (`BPF_PSEUDO_MAP_VALUE`, Linux 5.2).
 const MAP_VALUE: u8 = 2;
 
@@ -44,6 +46,11 @@ impl Instruction {
     /// `to += from`
     pub(crate) const fn add_register(to: u8, from: u8) -> Self {
         Self::new(0x0F, to, from, 0, 0)
+    }
+
+    /// `to = to in network byte order`, 16 bits.
+    pub(crate) const fn to_network_order_16(to: u8) -> Self {
+        Self::new(0xDC, to, 0, 0, 16)
     }
 
     /// `to = *(u16 *)(from + offset)`
@@ -119,6 +126,11 @@ impl Instruction {
     /// Calls kernel function number `helper` (`enum bpf_func_id`).
     pub(crate) const fn call(helper: i32) -> Self {
         Self::new(0x85, 0, 0, 0, helper)
+    }
+
+    /// Calls the kernel function with this number in the kernel's type information (kfunc).
+    pub(crate) const fn call_by_type(number: i32) -> Self {
+        Self::new(0x85, 0, KERNEL_FUNCTION, 0, number)
     }
 
     /// Exits with register 0 as the result.

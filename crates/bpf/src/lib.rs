@@ -9,6 +9,7 @@
 pub mod attached;
 pub mod error;
 mod instruction;
+mod kernel_function;
 pub mod link;
 pub mod map;
 pub mod program;

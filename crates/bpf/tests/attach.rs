@@ -69,7 +69,7 @@ fn attached_xdp(interface: u32) -> Option<LinkXdpState> {
 
 fn xdp_program() -> (XskMap, XdpProgram) {
     let map = XskMap::create(4).unwrap();
-    let program = XdpProgram::to_sockets(&map, true).unwrap();
+    let program = XdpProgram::to_sockets(&map, true, None).unwrap();
     (map, program)
 }
 

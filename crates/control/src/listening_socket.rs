@@ -305,8 +305,21 @@ fn unserved(path: &Path, kind: SocketType) -> Result<Option<SocketFile>, Listeni
 /// # Errors
 /// The kernel's; `NotFound` and `ConnectionRefused` if there is no server.
 pub fn connect(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    connect_prepared(path, kind, |_| ())
+}
+
+/// Connects as [`connect`] does. `prepare` gets the socket before the server can use it.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_prepared(
+    path: &Path,
+    kind: SocketType,
+    prepare: impl FnOnce(BorrowedFd<'_>),
+) -> io::Result<OwnedFd> {
     let address = address(path).map_err(io::Error::other)?;
     let socket = socket(kind)?;
+    prepare(socket.as_fd());
     rustix::net::connect(&socket, &address)?;
     // The connection is made at once or not at all; afterwards a thread of its own waits on it.
     rustix::io::ioctl_fionbio(&socket, false)?;

@@ -514,7 +514,7 @@ fn deliver_traced(
     }
 }
 
-/// Puts frames into a queue like [`put`], finished if the queue takes only finished frames.
+/// Puts frames into a queue like [`put`], with no open task that the queue does not take.
 fn put_finished(
     finisher: &mut Finisher,
     queue: &mut EngineQueue,
@@ -524,8 +524,9 @@ fn put_finished(
     if !batch.is_unfinished() || queue.port.takes_unfinished() {
         return put(queue, batch, frames);
     }
+    let leaves_checksums = queue.port.takes_open_checksums();
     let mut sum = Delivery::default();
-    let finished = finisher.finish(batch, frames, |batch, frames| {
+    let finished = finisher.finish(batch, frames, leaves_checksums, |batch, frames| {
         let delivery = put(queue, batch, frames);
         sum.frames += delivery.frames;
         sum.dropped.add_all(&delivery.dropped);

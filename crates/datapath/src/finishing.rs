@@ -28,16 +28,18 @@ pub struct Finisher(Option<Box<SegmentBuffer>>);
 
 impl Finisher {
     /// Finishes the frames `frames` of `source`, and gives them to `deliver` in their order, in one batch or several,
-    /// with the numbers of all frames of the batch. No fragment outlives the call of `deliver` that gets it.
+    /// with the numbers of all frames of the batch. Internet checksums stay open with `leaves_checksums`. No fragment
+    /// outlives the call of `deliver` that gets it.
     #[cold]
     pub fn finish(
         &mut self,
         source: &Batch,
         frames: &[u16],
+        leaves_checksums: bool,
         deliver: impl FnMut(&mut Batch, &[u16]),
     ) -> Finished {
         let buffer = self.0.get_or_insert_with(Box::default);
-        let mut work = Work { buffer, source, deliver, finished: Finished::default() };
+        let mut work = Work { buffer, source, leaves_checksums, deliver, finished: Finished::default() };
         for &frame in frames {
             work.add(usize::from(frame));
         }
@@ -63,6 +65,7 @@ impl Default for SegmentBuffer {
 struct Work<'work, Deliver> {
     buffer: &'work mut SegmentBuffer,
     source: &'work Batch,
+    leaves_checksums: bool,
     deliver: Deliver,
     finished: Finished,
 }
@@ -84,12 +87,12 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         if !self.buffer.batch.has_room(MAX_FRAGMENTS) {
             self.hand_over();
         }
-        if unfinished.is_nothing() {
+        if unfinished.is_nothing() || (self.leaves_checksums && unfinished.is_internet_checksum()) {
             let fragments = self.source.frame(frame);
             for (index, &fragment) in fragments.iter().enumerate() {
                 self.buffer.batch.push(fragment, index == 0);
             }
-            self.stamp(frame);
+            self.stamp(frame, unfinished);
             return;
         }
         let bytes = self.source.frame_bytes(frame);
@@ -115,12 +118,13 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         unfinished.complete_checksum(copy);
         self.buffer.used = end;
         push(&mut self.buffer.batch, copy);
-        self.stamp(frame);
+        self.stamp(frame, Unfinished::default());
     }
 
     /// Adds the segments of the frame that was copied to `start..end` of the memory.
     fn cut(&mut self, frame: usize, mut cut: Cut, start: usize, end: usize) {
         self.buffer.used = end;
+        let left = if self.leaves_checksums { cut.leave_checksums() } else { Unfinished::default() };
         let mut segments = 0u64;
         while !cut.is_done() {
             let room = self.buffer.memory.len() - self.buffer.used >= HEADER_ROOM_BYTES;
@@ -142,7 +146,7 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
             batch.push(unsafe { Fragment::from_private(header, MORE_FRAGMENTS) }, true);
             // SAFETY: as above.
             batch.push(unsafe { Fragment::from_private(payload, 0) }, false);
-            self.stamp(frame);
+            self.stamp(frame, left);
             segments += 1;
         }
         self.finished.replicated += segments.saturating_sub(1);
@@ -151,10 +155,10 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         }
     }
 
-    /// Copies the known metadata of `frame` to the frame appended last, now a finished frame.
-    fn stamp(&mut self, frame: usize) {
+    /// Copies the known metadata of `frame` to the frame appended last, whose open tasks are `unfinished`.
+    fn stamp(&mut self, frame: usize, unfinished: Unfinished) {
         let meta = self.source.meta(frame);
-        self.buffer.batch.describe(FrameMeta { unfinished: Unfinished::default(), ..meta });
+        self.buffer.batch.describe(FrameMeta { unfinished, ..meta });
     }
 }
 

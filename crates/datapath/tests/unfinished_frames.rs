@@ -29,6 +29,7 @@ struct Far {
     sends: Arc<Mutex<VecDeque<Sent>>>,
     got: Arc<Mutex<Vec<Got>>>,
     takes_unfinished: bool,
+    takes_open_checksums: bool,
 }
 
 impl Far {
@@ -81,8 +82,11 @@ impl PortQueue for Near {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
-        assert!(self.far.takes_unfinished || !batch.is_unfinished());
         for &number in frames {
+            let unfinished = batch.meta(usize::from(number)).unfinished;
+            let takes = self.far.takes_unfinished
+                || (self.far.takes_open_checksums && unfinished.is_internet_checksum());
+            assert!(takes || unfinished.is_nothing(), "{unfinished:?}");
             let mut frame = vec![0; batch.frame_bytes(usize::from(number))];
             let mut at = 0;
             for fragment in batch.frame(usize::from(number)) {
@@ -90,13 +94,17 @@ impl PortQueue for Near {
             }
             delivery.frames += 1;
             delivery.bytes += frame.len() as u64;
-            self.far.got.lock().unwrap().push((frame, batch.meta(usize::from(number)).unfinished));
+            self.far.got.lock().unwrap().push((frame, unfinished));
         }
         delivery
     }
 
     fn takes_unfinished(&mut self) -> bool {
         self.far.takes_unfinished
+    }
+
+    fn takes_open_checksums(&mut self) -> bool {
+        self.far.takes_open_checksums
     }
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
@@ -116,8 +124,8 @@ impl Drop for Near {
     }
 }
 
-/// Ports of a switch, named by letters: ports with capitals take unfinished frames. Each port sends from the address
-/// that ends with its letter.
+/// Ports of a switch, named by letters: ports with capitals take unfinished frames, port `x` those with open checksums.
+/// Each port sends from the address that ends with its letter.
 struct Testbed {
     fabric: Fabric,
     step: Box<dyn Fn()>,
@@ -139,7 +147,11 @@ impl Testbed {
     }
 
     fn attach(&mut self, name: &str) -> Far {
-        let far = Far { takes_unfinished: name.chars().all(char::is_uppercase), ..Far::default() };
+        let far = Far {
+            takes_unfinished: name.chars().all(char::is_uppercase),
+            takes_open_checksums: name == "x",
+            ..Far::default()
+        };
         let near = Near { far: far.clone(), lent: VecDeque::new() };
         self.fabric
             .attach(
@@ -253,6 +265,41 @@ fn each_port_gets_unfinished_frames_as_they_are_or_finished() {
 #[test]
 fn each_port_of_another_worker_gets_them_as_they_are_or_finished() {
     check_both_ways(Testbed::threaded());
+}
+
+#[test]
+fn a_port_that_takes_open_checksums_gets_segments_with_them_and_no_other_open_task() {
+    let mut site = Testbed::stepped();
+    let [a, x] = ["A", "x"].map(|name| site.attach(name));
+    let checksum = header(NEEDS_CHECKSUM, 0, 0, 34, 16);
+    let crc = header(NEEDS_CHECKSUM, 0, 0, 34, 8);
+    let long = header(NEEDS_CHECKSUM, TCP_IPV4, 1400, 34, 16);
+    let (short, jumbo) = (open_frame(9, 100), open_frame(9, 60_000));
+    let sent = vec![
+        (short.clone(), Some(checksum)),
+        (jumbo.clone(), Some(long)),
+        (short.clone(), Some(crc)),
+        (open_frame(9, 10), None),
+    ];
+    site.send(&a, sent);
+    let totals = site.settle(4 + 42);
+    assert_eq!((totals.replicated_frames, totals.dropped_frames()), (42, 0));
+    let mut got = x.take();
+    assert_eq!(got.pop(), Some((open_frame(9, 10), Unfinished::default())));
+    assert_eq!(
+        got.pop().map(|(_, unfinished)| unfinished),
+        Some(Unfinished::default()),
+        "SCTP's is filled in"
+    );
+    assert_eq!(got.remove(0), (short, checksum));
+    assert_eq!(got.len(), 43);
+    let finish = |(mut segment, unfinished): Got| {
+        assert_eq!(Unfinished::detect(&segment, segment.len(), 1500), Some(unfinished));
+        unfinished.complete_checksum(&mut segment);
+        payload_of(&segment)
+    };
+    let payload: Vec<u8> = got.into_iter().flat_map(finish).collect();
+    assert!(payload == jumbo[54..]);
 }
 
 /// Adds a VLAN tag in front of the type of a frame.

@@ -2,7 +2,7 @@
 //!
 //! A driver never uses another driver, except that host rings and veth pairs use a TAP. [`nic`] chooses among the
 //! drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets use `sleep_watch` to
-//! sleep and `poll_backoff` to poll the kernel's memory.
+//! sleep, `poll_backoff` to poll the kernel's memory, and `socket_frames` to send frames from where they lie.
 
 pub mod absent;
 pub mod af_packet;
@@ -24,6 +24,8 @@ pub mod promiscuous;
 pub mod shm;
 pub mod shortcut;
 mod sleep_watch;
+mod socket_frames;
+pub mod stream;
 pub mod sze2;
 pub mod szedata;
 pub mod tap;

@@ -12,7 +12,7 @@ use ringroad_netdev::LinkWatch;
 use ringroad_netdev::ethtool::{link_speed, real_queue_count, rings};
 use ringroad_netdev::link::{LinkInfo, XdpReportedMode, link_by_name};
 use ringroad_netdev::namespace::HeldNamespace;
-use ringroad_netdev::xdp_features::xdp_features;
+use ringroad_netdev::xdp_features::{XdpFeatures, xdp_features};
 use ringroad_port::port_queue::HandOver;
 use ringroad_ring::geometry::MAX_QUEUES;
 
@@ -340,19 +340,26 @@ fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError
     let is_copied = match mode {
         af_xdp::AfXdpMode::Native | af_xdp::AfXdpMode::Generic => true,
         af_xdp::AfXdpMode::ZeroCopy => false,
-        af_xdp::AfXdpMode::Auto => {
-            !within(planning.netns, || may_zero_copy(&link_by_name(planning.target)?))?
-        }
+        af_xdp::AfXdpMode::Auto => !within(planning.netns, || {
+            let link = link_by_name(planning.target)?;
+            Ok(may_zero_copy(&link, xdp_features(link.index)?))
+        })?,
     };
     let buffer_bytes = if is_copied { af_xdp::COPY_CHUNK_BYTES } else { af_xdp::ZERO_COPY_CHUNK_BYTES };
     Ok(DevicePlan { region_buffers, buffer_bytes: Some(buffer_bytes), ..plan })
 }
 
-/// Whether the driver of an interface may support AF_XDP's zero copy. Kernels before 6.3 do not report it; their
-/// virtual interfaces had no zero copy.
-fn may_zero_copy(link: &LinkInfo) -> Result<bool, DeviceError> {
-    let features = xdp_features(link.index)?;
-    Ok(features.map_or(link.kind.is_none(), |features| features.has_zero_copy()))
+/// Whether the driver of an interface may support AF_XDP's zero copy. Kernels before 6.3 do not report its features;
+/// their virtual interfaces had no zero copy.
+fn may_zero_copy(link: &LinkInfo, features: Option<XdpFeatures>) -> bool {
+    features.map_or(link.kind.is_none(), XdpFeatures::has_zero_copy)
+}
+
+/// Whether frames may leave an interface by AF_XDP with open checksums. Only a veth's other end knows then that they are
+/// open. Virtio-net ignored the requests before Linux 6.18, and no other driver was tested. Frames of a program are
+/// sent as it wrote them.
+fn leaves_checksums(link: &LinkInfo, role: DeviceRole) -> bool {
+    role == DeviceRole::SwitchPort && link.kind.as_deref() == Some("veth")
 }
 
 /// A mechanism that can serve an interface.
@@ -453,6 +460,7 @@ fn open_xdp(
 ) -> Result<Device, DeviceError> {
     let home = home.ok_or_else(|| DeviceError::Refused(format!("{}: AF_XDP needs a region", link.name)))?;
     let has = real_queue_count(&link.name)?;
+    let features = xdp_features(link.index)?;
     let config = XdpConfig {
         interface: link.name.clone(),
         ifindex: link.index,
@@ -463,8 +471,11 @@ fn open_xdp(
         need_wakeup: options.flag(&NEED_WAKEUP).unwrap_or(true),
         busy_poll_us: options.number(&BUSY_POLL).unwrap_or(0),
         force: options.flag(&FORCE).unwrap_or(false),
-        may_zero_copy: may_zero_copy(link)?,
+        may_zero_copy: may_zero_copy(link, features),
+        native_defect: af_xdp::native_defect(link),
         multi_buffer: true,
+        leaves_checksums: leaves_checksums(link, role),
+        has_vlan_tags: features.is_some_and(XdpFeatures::has_vlan_tag),
     };
     let each = config.buffers_per_queue();
     let buffers = home.reserve(u32::from(plan.queues) * each as u32)?;
@@ -636,7 +647,18 @@ mod tests {
             // kernel does not report it.
             let loopback = link_by_name("lo").unwrap();
             let told = xdp_features(loopback.index).unwrap();
-            assert_eq!(may_zero_copy(&loopback).unwrap(), told.is_none());
+            assert_eq!(may_zero_copy(&loopback, told), told.is_none());
+        });
+    }
+
+    #[test]
+    fn only_a_veth_on_a_switch_leaves_checksums_open() {
+        in_own_namespace(|| {
+            ip("link add rrn0 type veth peer name rrn1");
+            ip("link add rrn2 type bridge");
+            let leaves = |name, role| leaves_checksums(&link_by_name(name).unwrap(), role);
+            assert!(leaves("rrn0", DeviceRole::SwitchPort) && !leaves("rrn0", DeviceRole::Program));
+            assert!(!leaves("rrn2", DeviceRole::SwitchPort) && !leaves("lo", DeviceRole::SwitchPort));
         });
     }
 

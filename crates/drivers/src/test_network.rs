@@ -1,7 +1,7 @@
 //! Network namespaces and interfaces for tests.
 #![allow(unsafe_code)]
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
@@ -85,6 +85,25 @@ impl Host {
 /// Runs `ip` with the words of `arguments` in the namespace of this thread. Returns its output.
 pub(crate) fn ip(arguments: &str) -> String {
     run("ip", arguments)
+}
+
+/// Sets whether the card of `interface` takes frames with open checksums. For other cards the kernel fills them in.
+pub(crate) fn set_tx_checksums(interface: &str, takes: bool) {
+    /// `SIOCETHTOOL` of linux/sockios.h, `ETHTOOL_STXCSUM` of linux/ethtool.h.
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+    const SET_TX_CHECKSUMS: u32 = 0x17;
+    // struct ethtool_value: command, value.
+    let mut value = [SET_TX_CHECKSUMS, takes.into()];
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // SAFETY: the request names two integers, which live during the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Waits until `interface` runs. Frames that the host sends on it before are lost.

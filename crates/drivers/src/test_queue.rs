@@ -1,11 +1,17 @@
 //! Queues that tests drive in place of a worker.
 #![allow(unsafe_code)]
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, HandOver, PortQueue};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::catalogue::{open_device, plan_device, take_over_device};
 use crate::device::{Device, DeviceError, DeviceRole};
@@ -101,4 +107,20 @@ pub(crate) fn forward(from: &mut dyn PortQueue, to: &mut dyn PortQueue, batch: &
         from.flush();
     }
     frames
+}
+
+/// Checks that the port at the other end of `peer` takes no descriptors, as far as the kernel (Linux 6.16) can refuse
+/// them.
+pub(crate) fn assert_refuses_descriptors(peer: impl AsFd) {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(6), Some(16)) {
+        return;
+    }
+    let descriptors = [peer.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let sent = sendmsg(&peer, &[IoSlice::new(&[0; 64])], &mut ancillary, SendFlags::DONTWAIT);
+    assert_eq!(sent, Err(Errno::PERM));
 }

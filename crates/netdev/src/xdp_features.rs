@@ -1,5 +1,5 @@
-//! A driver's report of its XDP features. Source: Documentation/netlink/specs/netdev.yaml; numbers from linux/netdev.h,
-//! since Linux 6.3.
+//! A driver's report of its XDP features, and of the metadata that it has for frames. Source:
+//! Documentation/netlink/specs/netdev.yaml; numbers from linux/netdev.h, since Linux 6.3.
 
 use std::fmt;
 
@@ -14,22 +14,34 @@ const DEV_IFINDEX: u16 = 1;
 const DEV_XDP_FEATURES: u16 = 3;
 /// Since Linux 6.6, of drivers with zero copy.
 const DEV_XDP_ZC_MAX_SEGS: u16 = 4;
+/// Since Linux 6.7.
+const DEV_XDP_RX_METADATA: u16 = 5;
+/// Since Linux 6.8.
+const DEV_XSK_FEATURES: u16 = 6;
 
 /// Names of `enum netdev_xdp_act` by bit, as the specification has them.
 const NAMES: [&str; 7] =
     ["basic", "redirect", "ndo-xmit", "xsk-zerocopy", "hw-offload", "rx-sg", "ndo-xmit-sg"];
+/// Names of `enum netdev_xdp_rx_metadata` by bit: what an XDP program can ask the driver about a received frame.
+const RX_METADATA_NAMES: [&str; 3] = ["timestamp", "hash", "vlan-tag"];
+/// Names of `enum netdev_xsk_flags` by bit: what the driver does for a frame that AF_XDP sends in zero-copy mode.
+const TX_METADATA_NAMES: [&str; 3] = ["tx-timestamp", "tx-checksum", "tx-launch-time-fifo"];
 /// `NETDEV_XDP_ACT_BASIC` and `NETDEV_XDP_ACT_REDIRECT`: programs run in the driver, and can redirect frames.
 const NATIVE: u64 = 1 | 1 << 1;
 /// `NETDEV_XDP_ACT_XSK_ZEROCOPY`.
 const ZERO_COPY: u64 = 1 << 3;
 /// `NETDEV_XDP_ACT_RX_SG`.
 const RX_SG: u64 = 1 << 5;
+/// `NETDEV_XDP_RX_METADATA_VLAN_TAG`.
+const RX_VLAN_TAG: u64 = 1 << 2;
 
 /// Abilities of a driver for XDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpFeatures {
     features: u64,
     zero_copy_buffers: u32,
+    rx_metadata: u64,
+    tx_metadata: u64,
 }
 
 impl XdpFeatures {
@@ -56,14 +68,33 @@ impl XdpFeatures {
     pub fn zero_copy_buffers(self) -> u32 {
         self.zero_copy_buffers.max(1)
     }
+
+    /// Whether XDP programs of the driver can ask for the VLAN tag that lies beside a received frame.
+    #[must_use]
+    pub fn has_vlan_tag(self) -> bool {
+        self.rx_metadata & RX_VLAN_TAG != 0
+    }
+
+    /// Names of the metadata that the driver has for received frames, and for sent frames in zero-copy mode.
+    #[must_use]
+    pub fn metadata(self) -> String {
+        let (received, sent) =
+            (names(self.rx_metadata, &RX_METADATA_NAMES), names(self.tx_metadata, &TX_METADATA_NAMES));
+        format!("received: {received}; sent with zero copy: {sent}")
+    }
+}
+
+/// Names of the bits that are set, as `ynl` prints them. A bit of a newer kernel has no name here.
+fn names(bits: u64, names: &[&str]) -> String {
+    let set: Vec<_> =
+        names.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 != 0).map(|(_, name)| *name).collect();
+    if set.is_empty() { "none".to_owned() } else { set.join(", ") }
 }
 
 impl fmt::Display for XdpFeatures {
-    /// Writes the names of the features, as `ynl` prints them.
+    /// Writes the names of the features.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = NAMES.iter().enumerate().filter(|(bit, _)| self.features >> bit & 1 != 0);
-        let names: Vec<_> = names.map(|(_, name)| *name).collect();
-        f.write_str(if names.is_empty() { "none".to_owned() } else { names.join(", ") }.as_str())
+        f.write_str(&names(self.features, &NAMES))
     }
 }
 
@@ -77,7 +108,12 @@ pub fn xdp_features(index: u32) -> Result<Option<XdpFeatures>, NetdevError> {
     let answer = ask_family(FAMILY, DEV_GET, &[number], &operation)?;
     Ok(answer.and_then(|answer| {
         let features = answer.large_number(DEV_XDP_FEATURES)?;
-        Some(XdpFeatures { features, zero_copy_buffers: answer.number(DEV_XDP_ZC_MAX_SEGS).unwrap_or(1) })
+        Some(XdpFeatures {
+            features,
+            zero_copy_buffers: answer.number(DEV_XDP_ZC_MAX_SEGS).unwrap_or(1),
+            rx_metadata: answer.large_number(DEV_XDP_RX_METADATA).unwrap_or(0),
+            tx_metadata: answer.large_number(DEV_XSK_FEATURES).unwrap_or(0),
+        })
     }))
 }
 
@@ -96,6 +132,9 @@ mod tests {
             if let Some(veth) = xdp_features(link_by_name("va").unwrap().index).unwrap() {
                 assert!(veth.has_native() && !veth.has_zero_copy(), "{veth}");
                 assert_eq!(veth.zero_copy_buffers(), 1);
+                // Kernels before 6.8 have no VLAN tags there.
+                let can_ask = std::fs::read_to_string("/proc/kallsyms").unwrap();
+                assert_eq!(veth.has_vlan_tag(), can_ask.contains(" bpf_xdp_metadata_rx_vlan_tag"));
             }
             assert!(xdp_features(4242).map_or_else(|error| error.is_no_interface(), |told| told.is_none()));
         });
@@ -103,10 +142,19 @@ mod tests {
 
     #[test]
     fn features_have_the_names_of_the_specification() {
-        let features = |features| XdpFeatures { features, zero_copy_buffers: 1 }.to_string();
+        let none = XdpFeatures { features: 0, zero_copy_buffers: 1, rx_metadata: 0, tx_metadata: 0 };
+        let features = |features| XdpFeatures { features, ..none }.to_string();
         assert_eq!(features(0), "none");
         assert_eq!(features(ZERO_COPY | NATIVE), "basic, redirect, xsk-zerocopy");
         // A bit of a newer kernel has no name here.
         assert_eq!(features(RX_SG | 1 << 40), "rx-sg");
+        let metadata = |rx_metadata, tx_metadata| XdpFeatures { rx_metadata, tx_metadata, ..none };
+        let (all, no) = (metadata(7, 3), metadata(3, 1 << 40));
+        assert!(all.has_vlan_tag() && !no.has_vlan_tag());
+        assert_eq!(
+            all.metadata(),
+            "received: timestamp, hash, vlan-tag; sent with zero copy: tx-timestamp, tx-checksum"
+        );
+        assert_eq!(no.metadata(), "received: timestamp, hash; sent with zero copy: none");
     }
 }

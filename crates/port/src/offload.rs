@@ -175,6 +175,22 @@ impl Unfinished {
         self.gso_type != 0
     }
 
+    /// Whether the only open task is an Internet checksum.
+    #[inline]
+    #[must_use]
+    pub fn is_internet_checksum(self) -> bool {
+        self.has_open_checksum()
+            && self.gso_type == 0
+            && usize::from(self.checksum_offset) != SCTP_CHECKSUM_OFFSET
+    }
+
+    /// Offset of the first byte that the open checksum covers, and of the checksum from there.
+    #[inline]
+    #[must_use]
+    pub fn checksum_position(self) -> (u16, u16) {
+        (self.checksum_start, self.checksum_offset)
+    }
+
     /// Whether the frame's checksum is open.
     #[inline]
     #[must_use]
@@ -265,6 +281,8 @@ pub struct Cut {
     /// Offset of the payload in the frame.
     payload: usize,
     is_tcp: bool,
+    /// Task that is left open in each segment.
+    left: Unfinished,
     segment_bytes: usize,
     frame_bytes: usize,
     /// Offset of the next segment's payload in the frame.
@@ -298,11 +316,23 @@ impl Cut {
             ip,
             payload,
             is_tcp,
+            left: Unfinished::default(),
             segment_bytes: usize::from(unfinished.gso_size),
             frame_bytes: frame.len(),
             next: payload,
             segments: 0,
         })
+    }
+
+    /// Leaves the checksums of the segments open. Returns the task that is then open in each.
+    pub fn leave_checksums(&mut self) -> Unfinished {
+        self.left = Unfinished {
+            flags: NEEDS_CHECKSUM,
+            checksum_start: self.ip.payload_at as u16,
+            checksum_offset: ip_protocol::checksum_offset(self.ip.protocol).unwrap_or_default() as u16,
+            ..Unfinished::default()
+        };
+        self.left
     }
 
     /// Whether all segments are made.
@@ -352,10 +382,13 @@ impl Cut {
         }
         let checksum_at = transport + ip_protocol::checksum_offset(self.ip.protocol)?;
         put(header, checksum_at, &[0; 2]);
-        let sum = self.ip.pseudo_header_sum(header, transport_bytes)?
-            + sum_bytes(header.get(transport..)?, 0)
-            + sum_bytes(data, 0);
-        let checksum = if self.is_tcp { !fold(sum) } else { not_zero(!fold(sum)) };
+        let pseudo = self.ip.pseudo_header_sum(header, transport_bytes)?;
+        let sum = || Some(pseudo + sum_bytes(header.get(transport..)?, 0) + sum_bytes(data, 0));
+        let checksum = match self.left.has_open_checksum() {
+            true => fold(pseudo),
+            false if self.is_tcp => !fold(sum()?),
+            false => not_zero(!fold(sum()?)),
+        };
         put(header, checksum_at, &checksum.to_le_bytes());
 
         self.next = range.end;

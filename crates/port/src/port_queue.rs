@@ -160,6 +160,13 @@ pub trait PortQueue: Send {
         self.inner().is_some_and(|inner| inner.takes_unfinished())
     }
 
+    /// Whether the queue takes frames whose only open task is an Internet checksum
+    /// ([`Unfinished::is_internet_checksum`](crate::offload::Unfinished::is_internet_checksum)), if it does not take all
+    /// unfinished frames. Called like [`PortQueue::takes_unfinished`].
+    fn takes_open_checksums(&mut self) -> bool {
+        self.inner().is_some_and(|inner| inner.takes_open_checksums())
+    }
+
     /// Time until the queue has work that no descriptor announces; a sleeping datapath polls the queue by then. `None`
     /// if there is no such work. Not called if [`QueueProperties::sleeps_alone`] is set.
     fn due_in(&mut self) -> Option<Duration> {

@@ -38,7 +38,8 @@ impl DirtyLog {
             // SAFETY: the byte is mapped as long as `self` lives, and the front end accesses it atomically from its own
             // process.
             let byte = unsafe { AtomicU8::from_ptr(part.as_ptr()) };
-            byte.fetch_or(1 << (page % 8), Ordering::Relaxed);
+            // The front end copies a page after it has seen the mark, so what was written is visible before.
+            byte.fetch_or(1 << (page % 8), Ordering::Release);
         }
     }
 }

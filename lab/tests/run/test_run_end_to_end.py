@@ -173,6 +173,41 @@ def test_a_load_of_tcp_is_measured_between_stations(lab: Lab) -> None:
     assert any("congestion control" in text for text in record.deviations)
 
 
+@needs_qemu
+@pytest.mark.parametrize(("dut", "port"), [("ringroad", "vhost_user"), ("linux-bridge", "tun")])
+def test_a_guest_migrates_under_load_and_both_switches_find_it_at_its_new_place(lab: Lab, dut: str, port: str) -> None:
+    quick = ("repetitions=1", "method.live-migration.steady_s=1", "method.live-migration.memory_mib=8")
+    settings = [argument for setting in (f"duts=[{dut}]", *quick) for argument in ("--set", setting)]
+    status, output = lab.run("run", "LIVE_MIGRATION", *settings, "--json")
+    assert status == 0, output
+    record = lab.record()
+    (measurement,) = record.measurements
+    outcome = measurement.outcome
+    metrics = {name.removeprefix("live_migration_"): metric.value for name, metric in outcome.metrics.items()}
+    assert outcome.headline == "live_migration_gap_s"
+    assert metrics["gap_s"] > 0
+    assert 0 < metrics["sent_messages_per_s"] < metrics["sent_messages"]
+    assert metrics["total_s"] >= metrics["downtime_s"]
+    # The random data alone are as long.
+    assert metrics["transferred_bytes"] > 8 << 20
+    assert metrics["damaged_messages"] == metrics["duplicate_messages"] == 0
+    assert 0 <= metrics["lost_to_guest_messages"] == metrics["lost_messages"] < metrics["sent_messages"]
+    # The guest was on both switches.
+    assert measurement.dut_counters["source 1.rx_frames"] > 0
+    assert measurement.dut_counters["destination 1.rx_frames"] > 0
+    if dut == "ringroad":
+        # Each frame was delivered at the old or the new place, or is counted with its cause.
+        assert metrics["uncounted_messages"] == 0, metrics
+    ((label, recorded),) = ((each.label, each) for each in record.duts)
+    assert label == dut
+    assert {"guest", "arrival"} <= set(recorded.guests)
+    assert {each: mode.partition(" ")[0].strip(",") for each, mode in recorded.ports.items() if each.endswith(" 1")} == {
+        "source 1": port,
+        "destination 1": port,
+    }
+    assert any("ICMP echo requests" in text for text in record.deviations)
+
+
 @pytest.mark.parametrize(
     ("scenario", "watched"),
     [

@@ -88,6 +88,7 @@ def test_the_plan_names_the_cables_of_stations() -> None:
         "testpmd": ("vhost-user",),
         "ringroad": ("vhost-user",),
     }
+    assert {start.cables for start in plan(scenarios("LIVE_MIGRATION")).starts} == {("tap",), ("vhost-user",)}
     ends = ("duts=[ringroad]", "dut.ringroad.physical=netmap")
     assert plan(scenarios("MESSAGE_SIZES_GUESTS", *ends)).starts[0].cables == ("netmap",)
     both = plan(scenarios("MESSAGE_SIZES", "methods=[throughput, message-size]", "physical=memif", "duts=[ringroad]"))

@@ -173,12 +173,16 @@ def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> 
             "queues: ovs-dpdk over veth has one queue pair, not 2 (scenario, ",
         ),
         (
-            'duts = ["ringroad"]\ntopologies = ["PVP"]\nguest = "qemu-testpmd"\nqueues = 2',
-            "queues: guest qemu-testpmd over vhost-user has one queue pair, not 2",
+            'duts = ["ringroad"]\ntopologies = ["PVP"]\nguest = "qemu-linux-bridge"\nqueues = 2',
+            "queues: guest qemu-linux-bridge over vhost-user has one queue pair, not 2",
         ),
         (
             'methods = ["message-size"]\ntopologies = ["PVP"]',
             "topologies: message-size measures between two stations: P2P, not PVP",
+        ),
+        (
+            'methods = ["live-migration"]\nduts = ["ovs-dpdk"]',
+            "duts: live-migration: ovs-dpdk is no learning switch of several ports",
         ),
         ('duts = ["ovs"]\n[dut.osv]\nphysical = "veth"', "dut.osv: describes a device that `duts` does not name; did you mean 'ovs'?"),
         ('duts = ["ovs"]\n[dut.ovs]\nsettngs = {}', "dut.ovs.settngs: no such setting; did you mean 'settings'?"),

@@ -75,6 +75,7 @@ PATHS = [
     pytest.param("linux-bridge", "veth", "PVP", "linux-bridge", id="linux-bridge-linux-bridge-PVP"),
     pytest.param("linux-bridge", "veth", "PVVP", "linux-bridge", id="linux-bridge-linux-bridge-PVVP"),
     pytest.param("ovs-dpdk", "veth", "PVP", "testpmd", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-PVP"),
+    pytest.param("ovs-dpdk", "vhost-user", "PVP", "testpmd-csum", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-csum-PVP"),
     pytest.param("ovs-dpdk", "vhost-user", "PVVP", "testpmd", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-PVVP"),
     pytest.param("ringroad", "vhost-user", "PVP", "testpmd", id="ringroad-testpmd-PVP"),
     pytest.param("ringroad", "vhost-user", "PVVP", "testpmd", id="ringroad-testpmd-PVVP"),
@@ -108,6 +109,13 @@ def test_frames_pass_through_guests(driver: str, cable: str, topology: str, gues
         assert machines["guest1"].startswith("768 MiB, 1 processor, kernel parameters: console=ttyS0")
         assert "hugepages=96" in machines["guest1"]
         assert results["record"]["versions"]["DPDK (guest)"]
+
+
+@needs_qemu
+def test_frames_pass_through_a_virtual_machine_with_two_queue_pairs() -> None:
+    results = try_setup("ringroad", "vhost-user", [LOAD], scenario={"topology": "PVP", "guest": "qemu-testpmd-csum", "queues": 2})
+    assert_forwards(results)
+    assert "several queues" in results["record"]["ports"]["3"]
 
 
 def test_a_cable_that_the_device_does_not_support_is_rejected() -> None:

@@ -25,7 +25,7 @@ use crate::card::settings::IbufSettings;
 /// Version of these messages and of a channel's memory.
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest message, bytes.
-pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
+pub const MAX_MESSAGE_BYTES: usize = 128 << 10;
 /// Greatest length of a program's name, characters.
 const MAX_PROGRAM_CHARS: usize = 64;
 

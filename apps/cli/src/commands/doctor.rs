@@ -16,8 +16,9 @@ use crate::verb::MainVerb;
 
 /// Check what this machine offers, and advise
 ///
-/// With INTERFACE: by which mechanism Ringroad serves this interface, and why by no better one. The interface is only
-/// looked at, not opened. It is looked up in the network namespace in which the command runs.
+/// With INTERFACE: by which mechanism Ringroad serves this interface, why by no better one, and what a better one would
+/// take. With --all: the same of each interface. Interfaces are only looked at, not opened. They are looked up in the
+/// network namespace in which the command runs.
 ///
 /// "fail" stops Ringroad from working here and makes the exit status 1; "warn" costs speed or a feature.
 #[derive(Debug, Args)]
@@ -25,6 +26,9 @@ pub(crate) struct DoctorArgs {
     /// Network interface, such as eth0
     #[arg(value_name = "INTERFACE")]
     interface: Option<String>,
+    /// Check each network interface but loopback
+    #[arg(long, conflicts_with = "interface")]
+    all: bool,
 }
 
 /// Result of a check.
@@ -40,6 +44,9 @@ enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Check {
     check: &'static str,
+    /// Interface that is checked; `None` in checks of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<String>,
     verdict: Verdict,
     /// Text of the finding.
     finding: String,
@@ -49,7 +56,7 @@ struct Check {
 
 impl From<(&'static str, Outcome)> for Check {
     fn from((check, (verdict, finding, advice)): (&'static str, Outcome)) -> Self {
-        Self { check, verdict, finding, advice }
+        Self { check, interface: None, verdict, finding, advice }
     }
 }
 
@@ -69,8 +76,9 @@ fn fail(finding: impl Into<String>, advice: impl Into<String>) -> Outcome {
 }
 
 /// Makes all checks of the machine.
-fn checks(socket: &Path) -> Vec<(&'static str, Outcome)> {
-    [ringroad_itself::checks(socket), machine::checks(), interfaces::checks()].concat()
+fn checks(socket: &Path) -> Vec<Check> {
+    let checks = [ringroad_itself::checks(socket), machine::checks(), interfaces::checks()].concat();
+    checks.into_iter().map(Check::from).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -83,14 +91,16 @@ impl MainVerb for DoctorArgs {
     const EXAMPLES: &str = "\
 ringroad doctor
 # Whether eth0 gets zero copy, and why not
-ringroad doctor eth0";
+ringroad doctor eth0
+# The same of each interface
+ringroad doctor --all";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let checks = match &self.interface {
             Some(interface) => interfaces::checks_of(interface, &global.socket_path())?,
+            None if self.all => interfaces::checks_of_all(&global.socket_path())?,
             None => checks(&global.socket_path()),
         };
-        let checks: Vec<Check> = checks.into_iter().map(Check::from).collect();
         let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail);
         let names = failed.map(|check| check.check).collect::<Vec<_>>().join(", ");
         let diagnosis = Diagnosis { healthy: names.is_empty(), checks };
@@ -107,7 +117,12 @@ ringroad doctor eth0";
 
 fn text(diagnosis: &Diagnosis) -> String {
     let mut lines = Vec::new();
+    let mut interface = &None;
     for check in &diagnosis.checks {
+        if check.interface != *interface {
+            lines.push(String::new());
+            interface = &check.interface;
+        }
         let verdict = match check.verdict {
             Verdict::Ok => "ok  ",
             Verdict::Warn => "warn",
@@ -130,9 +145,9 @@ mod tests {
         let socket = Path::new("/nonexistent/folder/socket");
         let checks = checks(socket);
         assert!(checks.len() > 10);
-        for check in checks.into_iter().chain(interfaces::checks_of("lo", socket).unwrap()) {
-            let (_, (verdict, _, advice)) = &check;
-            assert_eq!(*verdict == Verdict::Ok, advice.is_empty(), "{check:?}");
+        let of_links = [interfaces::checks_of("lo", socket), interfaces::checks_of_all(socket)];
+        for check in checks.into_iter().chain(of_links.into_iter().flat_map(Result::unwrap)) {
+            assert_eq!(check.verdict == Verdict::Ok, check.advice.is_empty(), "{check:?}");
         }
     }
 

@@ -50,6 +50,11 @@ pub enum XdpError {
         /// Advice to the user.
         remedy: String,
     },
+    /// Frames would not come whole, or not at all, in native mode.
+    #[error(
+        "interface {interface}: {reason}, so native mode does not give whole frames: choose mode=generic"
+    )]
+    NativeDefect { interface: String, reason: &'static str },
     /// The region is not mapped as a whole.
     #[error("the region's buffer area is not mapped")]
     Unmapped,
@@ -107,6 +112,7 @@ impl XdpError {
             Self::MayCut { buffer_bytes, .. } => {
                 Some(format!("frames may be cut in buffers of {buffer_bytes} bytes"))
             }
+            Self::NativeDefect { reason, .. } => Some((*reason).to_owned()),
             _ => None,
         }
     }

@@ -31,7 +31,7 @@ use ringroad_ring::region::Region;
 
 pub use error::XdpError;
 pub use obstacles::Obstacle;
-pub(crate) use obstacles::obstacles;
+pub(crate) use obstacles::{native_defect, obstacles};
 pub use queue::XdpQueue;
 
 use socket::XdpSocket;
@@ -59,6 +59,9 @@ pub const ZERO_COPY_CHUNK_BYTES: u32 = 4096;
 pub const DEFAULT_RING_SIZE: u32 = 2048;
 /// Bytes of a frame besides its payload: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD_BYTES: u32 = 18;
+/// Metadata of frames that a port can use, as the kernel's specification names it (`netdev.yaml`).
+const TX_CHECKSUM: &str = "tx-checksum";
+const VLAN_TAG: &str = "vlan-tag";
 /// Bytes in front of the longest packet on the wire: Ethernet header and two VLAN tags.
 const WIRE_HEADER_BYTES: usize = 14 + 2 * 4;
 /// Bytes beside the frame that a card may write into its buffer: the FCS, and a timestamp in front (igb, igc).
@@ -87,8 +90,16 @@ pub struct XdpConfig {
     pub force: bool,
     /// Whether the driver may support zero copy. A card can then cut frames.
     pub may_zero_copy: bool,
+    /// Reason why native mode would not give whole frames, if one is known.
+    pub native_defect: Option<&'static str>,
     /// Whether frames longer than a buffer may lie in several buffers (Linux 6.6).
     pub multi_buffer: bool,
+    /// Whether frames may leave with open checksums, as those of the host's stack do, if the kernel copies them (Linux
+    /// 6.11): it fills the checksums in, or the receiver knows that they are open.
+    pub leaves_checksums: bool,
+    /// Whether the driver can be asked for VLAN tags beside received frames. They are put back into the frames in every
+    /// mode but generic (Linux 6.8).
+    pub has_vlan_tags: bool,
 }
 
 impl XdpConfig {
@@ -129,6 +140,8 @@ struct Attachment {
     zero_copy: bool,
     multi_buffer: bool,
     busy_poll: bool,
+    leaves_checksums: bool,
+    puts_tags_back: bool,
     mtu: usize,
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
@@ -191,6 +204,7 @@ impl Attempt {
 struct Steering {
     attach: Attach,
     multi_buffer: bool,
+    puts_tags_back: bool,
     map: XskMap,
     /// The link that holds the attachment: without it the program is detached.
     _link: BpfLink,
@@ -200,9 +214,11 @@ impl Steering {
     fn attach(config: &XdpConfig, attempt: Attempt) -> Result<Self, XdpError> {
         let failed = |source| XdpError::Program { interface: config.interface.clone(), source };
         let map = XskMap::create(u32::from(config.queues)).map_err(failed)?;
-        let program = XdpProgram::to_sockets(&map, attempt.multi_buffer).map_err(failed)?;
-        let link = BpfLink::attach_xdp(&program, config.ifindex, attempt.attach).map_err(failed)?;
-        Ok(Self { attach: attempt.attach, multi_buffer: attempt.multi_buffer, map, _link: link })
+        let Attempt { attach, multi_buffer, .. } = attempt;
+        let tags_of = (config.has_vlan_tags && attach == Attach::Native).then_some(config.ifindex);
+        let program = XdpProgram::to_sockets(&map, multi_buffer, tags_of).map_err(failed)?;
+        let link = BpfLink::attach_xdp(&program, config.ifindex, attach).map_err(failed)?;
+        Ok(Self { attach, multi_buffer, puts_tags_back: program.puts_tags_back(), map, _link: link })
     }
 
     fn serves(&self, attempt: Attempt) -> bool {
@@ -231,9 +247,12 @@ impl XdpDevice {
         let mut refused: Vec<String> = Vec::new();
         let mut steering = None;
         for (number, attempt) in attempts.iter().enumerate() {
-            let opened = match attempt.zero_copy && !attempt.multi_buffer && may_cut {
-                true => Err(may_be_cut(config, &umem)),
-                false => open_as(config, &umem, *attempt, &buffers, &mut steering),
+            let opened = match (attempt.name(), config.native_defect) {
+                ("zero-copy", _) if !attempt.multi_buffer && may_cut => Err(may_be_cut(config, &umem)),
+                ("copy, native", Some(reason)) => {
+                    Err(XdpError::NativeDefect { interface: config.interface.clone(), reason })
+                }
+                _ => open_as(config, &umem, *attempt, &buffers, &mut steering),
             };
             match opened {
                 Ok(queues) => {
@@ -252,7 +271,16 @@ impl XdpDevice {
                             config.interface
                         ));
                     }
-                    let mode = format!("AF_XDP {}{reasons}", attempt.name());
+                    let metadata = queues.first().map(XdpQueue::metadata).unwrap_or_default();
+                    if config.has_vlan_tags && !metadata.contains(&VLAN_TAG) {
+                        notes.push(format!(
+                            "VLAN tags that lie beside frames are lost: `ethtool -K {} rx-vlan-hw-parse off`, at a veth's peer \
+                             `tx-vlan-hw-insert off`",
+                            config.interface
+                        ));
+                    }
+                    let with = if metadata.is_empty() { "" } else { "; with " };
+                    let mode = format!("AF_XDP {}{reasons}{with}{}", attempt.name(), metadata.join(", "));
                     return Ok(Self { queues, mode, notes });
                 }
                 Err(error) => {
@@ -323,7 +351,8 @@ fn open_as(
         Some(current) => current,
         None => Steering::attach(config, attempt)?,
     };
-    let Steering { map, .. } = &*steering.insert(current);
+    let Steering { map, puts_tags_back, .. } = &*steering.insert(current);
+    let puts_tags_back = *puts_tags_back;
     let sockets = (0..config.queues).map(|queue| XdpSocket::open(umem, queue, config, attempt));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
     for (queue, socket) in (0..).zip(&sockets) {
@@ -341,6 +370,8 @@ fn open_as(
         zero_copy: attempt.zero_copy,
         multi_buffer: attempt.multi_buffer,
         busy_poll: config.busy_poll_us > 0,
+        leaves_checksums: sockets.iter().all(|socket| socket.takes_requests),
+        puts_tags_back,
         mtu: config.mtu as usize,
         max_frame_bytes: config.max_frame_bytes(),
         longest_rx_bytes,

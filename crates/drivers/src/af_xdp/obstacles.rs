@@ -17,6 +17,14 @@ pub struct Obstacle {
     pub remedy: String,
 }
 
+/// Defect of native mode on the interface of `link`, although its driver has the mode. The matrix of
+/// `docs/interfaces.md` found it.
+pub(crate) fn native_defect(link: &LinkInfo) -> Option<&'static str> {
+    // The program runs at the members, whose frames the kernel gives to no socket of the bond (xsk_rcv_check of
+    // net/xdp/xsk.c).
+    (link.kind.as_deref() == Some("bond")).then_some("a bond's sockets get no frames of its members")
+}
+
 /// Names of the modes, best first, each with the obstacle on the interface of `link`, if one is known. A driver can
 /// refuse a mode for further reasons.
 pub(crate) fn obstacles(
@@ -30,6 +38,7 @@ pub(crate) fn obstacles(
 fn obstacle(attempt: Attempt, link: &LinkInfo, features: Option<XdpFeatures>) -> Option<Obstacle> {
     let against =
         |reason: &str, remedy: &str| Some(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() });
+    let defect = native_defect(link);
     let one_buffer = |most: u32| {
         let LinkInfo { name, mtu, .. } = link;
         (*mtu > most).then(|| Obstacle {
@@ -53,10 +62,31 @@ fn obstacle(attempt: Attempt, link: &LinkInfo, features: Option<XdpFeatures>) ->
         (Attach::Native, false, Some(features)) if !features.has_native() => {
             against("its driver has no native XDP", "for more speed take an interface whose driver has it")
         }
+        (Attach::Native, false, _) if defect.is_some() => against(
+            defect.unwrap_or_default(),
+            "for more speed take an interface whose native mode gives whole frames",
+        ),
         (Attach::Native, false, Some(features)) if !features.has_several_buffers() => {
             let chunk = if features.has_zero_copy() { ZERO_COPY_CHUNK_BYTES } else { COPY_CHUNK_BYTES };
             one_buffer(chunk - CHUNK_HEADROOM_BYTES - FRAME_OVERHEAD_BYTES)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_mode_is_refused_where_it_gives_no_whole_frames() {
+        let mut bond = LinkInfo::default();
+        bond.kind = Some("bond".to_owned());
+        let named = obstacles(&bond, None).find_map(|(mode, obstacle)| {
+            obstacle.filter(|_| mode == "copy, native").map(|obstacle| obstacle.reason)
+        });
+        assert_eq!(named.as_deref(), native_defect(&bond));
+        assert!(named.is_some());
+        assert_eq!(native_defect(&LinkInfo::default()), None);
     }
 }

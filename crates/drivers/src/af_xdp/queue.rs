@@ -25,10 +25,10 @@ use ringroad_ring::shared::{SlotWord, prefetch_read};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use super::Attachment;
 use super::ledger::TxBufferTable;
 use super::socket::XdpSocket;
 use super::umem::Umem;
+use super::{Attachment, TX_CHECKSUM, VLAN_TAG};
 use crate::nic::set_up_again;
 use crate::poll_backoff::PollBackoff;
 use crate::sleep_watch::SleepWatch;
@@ -68,6 +68,8 @@ pub struct XdpQueue {
     interface: Interface,
     /// Whether frames are left on the tx ring for which the kernel must be called again.
     unsent: bool,
+    /// Whether a request in front of a frame was spoiled.
+    is_spoiled: bool,
     /// Number of calls since the driver last took a frame, in zero-copy mode, and the ring's counter at that time.
     fruitless_kicks: u32,
     taken_before: u32,
@@ -115,6 +117,7 @@ impl XdpQueue {
             lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
             unsent: false,
+            is_spoiled: false,
             fruitless_kicks: 0,
             taken_before: 0,
             completion_progress: Cell::new(None),
@@ -129,6 +132,13 @@ impl XdpQueue {
             umem,
             attachment,
         })
+    }
+
+    /// Names of the metadata of frames that the queue uses.
+    pub(super) fn metadata(&self) -> Vec<&'static str> {
+        let Attachment { leaves_checksums, puts_tags_back, .. } = *self.attachment;
+        let used = [(TX_CHECKSUM, leaves_checksums), (VLAN_TAG, puts_tags_back)];
+        used.into_iter().filter(|(_, is_used)| *is_used).map(|(name, _)| name).collect()
     }
 
     /// Whether the queue receives and sends no more frames.
@@ -384,14 +394,16 @@ impl PortQueue for XdpQueue {
             rest = others;
             let frame = usize::from(frame);
             let total = batch.frame_bytes(frame);
+            let unfinished = batch.meta(frame).unfinished;
+            let in_place = unfinished.is_nothing() && (lends || (gives && batch.is_sole(frame)));
             let result = if total > self.attachment.max_frame_bytes {
                 Err(DropCause::TooLong)
             } else if total < ETHERNET_HEADER_BYTES {
                 Err(DropCause::TooShort)
-            } else if (lends || (gives && batch.is_sole(frame))) && self.fits_in_place(batch, frame) {
+            } else if in_place && self.fits_in_place(batch, frame) {
                 self.put_in_place(batch, frame, gives)
             } else {
-                self.put_copy(batch.frame(frame), total)
+                self.put_copy(batch.frame(frame), total, unfinished)
             };
             delivery.count(result.map(|()| total as u64));
         }
@@ -415,6 +427,10 @@ impl PortQueue for XdpQueue {
 
     fn longest_frame_bytes(&mut self) -> usize {
         self.attachment.longest_rx_bytes
+    }
+
+    fn takes_open_checksums(&mut self) -> bool {
+        self.attachment.leaves_checksums && !self.is_spoiled
     }
 
     /// No event announces that the driver can again take the frames that it left on the ring.

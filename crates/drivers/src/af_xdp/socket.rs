@@ -15,11 +15,13 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::error::{BIND, XdpError};
 use super::rings::{ConsumerRing, ProducerRing};
-use super::umem::Umem;
+use super::umem::{TX_REQUEST_BYTES, Umem};
 use super::{Attempt, XdpConfig};
 
 /// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): frames that one call sends in copy mode; 32 by default.
 const MAX_TX_SKB_BUDGET: i32 = 9;
+/// `XDP_UMEM_TX_METADATA_LEN` (Linux 6.11): requests to the kernel can lie in front of frames to send.
+const TX_METADATA: XdpUmemRegFlags = XdpUmemRegFlags::from_bits_retain(1 << 2);
 /// `SO_PREFER_BUSY_POLL` and `SO_BUSY_POLL_BUDGET` (Linux 5.11).
 const PREFER_BUSY_POLL: i32 = 69;
 const BUSY_POLL_BUDGET: i32 = 70;
@@ -36,6 +38,8 @@ pub(super) struct XdpSocket {
     pub(super) completion: ConsumerRing<u64>,
     pub(super) rx: ConsumerRing<XdpDesc>,
     pub(super) tx: ProducerRing<XdpDesc>,
+    /// Whether the kernel takes requests in front of frames.
+    pub(super) takes_requests: bool,
     descriptor: OwnedFd,
 }
 
@@ -59,7 +63,14 @@ impl XdpSocket {
             flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        sockopt::set_xdp_umem_reg(&descriptor, registration).map_err(at("registering the region as UMEM"))?;
+        let with_requests =
+            XdpUmemReg { flags: TX_METADATA, tx_metadata_len: TX_REQUEST_BYTES as u32, ..registration };
+        let takes_requests = leaves_checksums(umem, config, attempt)
+            && sockopt::set_xdp_umem_reg(&descriptor, with_requests).is_ok();
+        if !takes_requests {
+            sockopt::set_xdp_umem_reg(&descriptor, registration)
+                .map_err(at("registering the region as UMEM"))?;
+        }
         let size = config.ring_size;
         sockopt::set_xdp_umem_fill_ring_size(&descriptor, size).map_err(at("sizing the fill ring"))?;
         sockopt::set_xdp_umem_completion_ring_size(&descriptor, size)
@@ -93,7 +104,7 @@ impl XdpSocket {
             }
         }
         bind(socket, queue, config, attempt).map_err(at(BIND))?;
-        Ok(Self { fill, completion, rx, tx, descriptor })
+        Ok(Self { fill, completion, rx, tx, takes_requests, descriptor })
     }
 
     /// Makes the kernel process the tx ring.
@@ -122,6 +133,13 @@ impl AsFd for XdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Whether frames may leave with open checksums: requested, copied by the kernel, and with room for the request beside
+/// the longest frame.
+fn leaves_checksums(umem: &Umem, config: &XdpConfig, attempt: Attempt) -> bool {
+    let fits = attempt.multi_buffer || config.max_frame_bytes() + TX_REQUEST_BYTES <= umem.capacity();
+    config.leaves_checksums && !attempt.zero_copy && fits
 }
 
 fn bind(socket: BorrowedFd<'_>, queue: u16, config: &XdpConfig, attempt: Attempt) -> Result<(), Errno> {

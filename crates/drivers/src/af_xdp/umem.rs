@@ -11,6 +11,10 @@ use ringroad_ring::shared::SharedBytes;
 
 use super::error::XdpError;
 
+/// Bytes in front of a frame with which the kernel is asked to fill in its checksum (`struct xsk_tx_metadata` of
+/// linux/if_xdp.h). Before Linux 6.15 it reads only the first 16.
+pub(super) const TX_REQUEST_BYTES: usize = 24;
+
 /// Coarsest step in which a driver gives its card the size of a buffer.
 const ROUGHEST_STEP_BYTES: u32 = 1024;
 

@@ -13,7 +13,7 @@ use self::port_kind::{NameTarget, OpenContext, OpenedBy, Planning, PortKind};
 use self::port_name::{PortBase, PortName};
 use crate::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use crate::shm::ShmRegion;
-use crate::{dgram, memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
+use crate::{dgram, memif, nic, null, pcap_file, stream, sze2, szedata, vhost_user, virtio_user};
 
 pub mod port_kind;
 pub mod port_name;
@@ -29,6 +29,7 @@ static KINDS: &[&[PortKind]] = &[
     virtio_user::KINDS,
     memif::KINDS,
     dgram::KINDS,
+    stream::KINDS,
     sze2::KINDS,
     szedata::KINDS,
     null::KINDS,

@@ -7,16 +7,17 @@
 //! the peer's path, so no other user may have write access to that folder.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_port::port_queue::{PortCapabilities, PortQueue};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::device::{Device, DeviceError};
 use crate::peer::options::{SOCKET_MODE, socket_mode};
+use crate::socket_frames::{MAX_FRAME_BYTES, refuse_descriptors, set_send_room};
 use queue::DatagramQueue;
 
 mod queue;
@@ -40,11 +41,11 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
 fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let path = Path::new(context.target);
     let socket = BoundSocket::bind(path, SocketType::DGRAM, socket_mode(&context.options.device))?;
+    refuse_descriptors(socket.as_fd());
     let peer = peer_of(path);
     let mode = format!("datagrams at {}, to {}", path.display(), peer.display());
     let queue = DatagramQueue::new(socket, peer)?;
-    let capabilities =
-        PortCapabilities { driver: "dgram", mode, max_frame_bytes: queue::MAX_FRAME_BYTES as u32 };
+    let capabilities = PortCapabilities { driver: "dgram", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
     Ok(Device::new(vec![Box::new(queue)], capabilities))
 }
 
@@ -59,11 +60,7 @@ const PAIR_BYTES: usize = 4 << 20;
 pub fn pair() -> rustix::io::Result<(Box<dyn PortQueue>, OwnedFd)> {
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     for socket in [&near, &far] {
-        // The forced size is above the limit for unprivileged processes. If the kernel refuses it, the allowed size is
-        // used.
-        if sockopt::set_socket_send_buffer_size_force(socket, PAIR_BYTES).is_err() {
-            sockopt::set_socket_send_buffer_size(socket, PAIR_BYTES)?;
-        }
+        set_send_room(socket, PAIR_BYTES)?;
     }
     Ok((Box::new(DatagramQueue::connected(near)), far))
 }

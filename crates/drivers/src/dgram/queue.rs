@@ -16,10 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, recv, sendmsg, sendmsg_addr};
 
-/// Maximum length of a frame that a slot can describe, bytes.
-pub(super) const MAX_FRAME_BYTES: usize = 65535;
-/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
-const USUAL_FRAME_BYTES: usize = 1518;
+use crate::socket_frames::{self, MAX_FRAME_BYTES, USUAL_FRAME_BYTES};
+
 /// Maximum number of borrowed frames.
 const BUFFERS: usize = 64;
 /// Distance of buffers, bytes. It is an odd number of cache lines, so that the first lines of the buffers map to
@@ -95,10 +93,7 @@ impl DatagramQueue {
         }
         let mut parts = [IoSlice::new(&[]); MAX_FRAGMENTS];
         for (part, fragment) in parts.iter_mut().zip(fragments) {
-            // SAFETY: the bytes stay mapped while the fragment is borrowed. Others may write them meanwhile, but only
-            // the kernel reads them.
-            let bytes = unsafe { std::slice::from_raw_parts(fragment.bytes().as_ptr(), fragment.len()) };
-            *part = IoSlice::new(bytes);
+            *part = socket_frames::part(fragment);
         }
         let parts = parts.get(..fragments.len()).unwrap_or_default();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -116,14 +111,10 @@ impl DatagramQueue {
             }
         };
         self.refusal = None;
-        sent.map(|_| len as u64).map_err(|errno| match errno {
-            Errno::NOENT | Errno::CONNREFUSED | Errno::PIPE => DropCause::NotBound,
-            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => DropCause::NoSpace,
-            Errno::MSGSIZE => DropCause::TooLong,
-            other => {
-                self.refusal = Some(other);
-                DropCause::WriteFailed
-            }
+        sent.map(|_| len as u64).map_err(|errno| {
+            let cause = socket_frames::drop_cause(errno);
+            self.refusal = (cause == DropCause::WriteFailed).then_some(errno);
+            cause
         })
     }
 }

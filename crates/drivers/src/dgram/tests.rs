@@ -5,7 +5,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 
 use crate::device::Device;
-use crate::test_queue::{deliver, open, receive_now};
+use crate::test_queue::{assert_refuses_descriptors, deliver, open, receive_now};
 
 struct Testbed {
     _folder: tempfile::TempDir,
@@ -97,6 +97,12 @@ fn a_datagram_that_no_slot_can_hold_is_counted() {
     peer.send(&[2; 60]).unwrap();
     assert_eq!(receive_now(site.queue()), [vec![2; 60]]);
     assert_eq!(site.queue().diagnosis().unwrap().missed_frames(), 1);
+}
+
+#[test]
+fn a_peer_cannot_make_the_worker_close_its_descriptors() {
+    let site = Testbed::new();
+    assert_refuses_descriptors(site.peer());
 }
 
 #[test]

@@ -2,8 +2,10 @@
 //!
 //! Either the thread or the worker owns the state. The thread puts the new state into a *mailbox* and rings the
 //! bell of the worker's wake set. The worker reads one flag per batch. After a change it exchanges its state for the one
-//! in the mailbox, as soon as no frame is borrowed.
+//! in the mailbox, as soon as no frame is borrowed. A change that leaves the state with the worker is an *edit*: at no
+//! time is the worker without a state.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -34,12 +36,28 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    /// The state that the worker will take in exchange for its current one.
-    wanted: Option<Option<T>>,
+    /// Request for the worker, about its current state.
+    wanted: Option<Wanted<T>>,
     /// The state that the worker gave back.
     back: Option<T>,
     /// Whether the worker is gone.
     is_gone: bool,
+}
+
+enum Wanted<T> {
+    /// Give it back for this one.
+    State(Option<T>),
+    /// Change it, and keep it.
+    Edit(Box<dyn FnOnce(&mut T) + Send>),
+}
+
+impl<T: fmt::Debug> fmt::Debug for Wanted<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(state) => formatter.debug_tuple("State").field(state).finish(),
+            Self::Edit(_) => formatter.write_str("Edit"),
+        }
+    }
 }
 
 /// Creates both sides of a mailbox. `wake` is the set that wakes the worker.
@@ -79,18 +97,29 @@ impl<T> Mailbox<T> {
     /// Gives the worker `state` (`None` for no state), waits until it has released its previous state, and returns the
     /// previous one. If the worker is gone, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
+        self.request(Wanted::State(state)).back.take()
+    }
+
+    /// Lets the worker change its state by `edit`, and waits until it has. Does nothing if the worker has no state or is
+    /// gone. `edit` is short, and cannot panic.
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut T) + Send + 'static) {
+        drop(self.request(Wanted::Edit(Box::new(edit))));
+    }
+
+    /// Waits until the worker has done what is wanted, or is gone.
+    fn request(&self, wanted: Wanted<T>) -> MutexGuard<'_, State<T>> {
         let mut shared = self.0.lock();
         if shared.is_gone {
-            return shared.back.take();
+            return shared;
         }
-        shared.wanted = Some(state);
+        shared.wanted = Some(wanted);
         self.0.is_wanted.store(true, Ordering::Release);
         eventfd::ring_own(&*self.0.wake.bell());
         while shared.wanted.is_some() && !shared.is_gone {
             shared = self.0.exchanged.wait(shared).unwrap_or_else(PoisonError::into_inner);
         }
         shared.wanted = None;
-        shared.back.take()
+        shared
     }
 
     /// The worker's last state; `None` while a worker exists.
@@ -129,15 +158,22 @@ impl<T> Held<T> {
         self.shared.is_wanted.load(Ordering::Acquire)
     }
 
-    /// Gives the state back and takes the new one from the thread. No frame may be borrowed from the state.
+    /// Gives the state back and takes the new one from the thread, or changes the state as the thread wants. No frame may
+    /// be borrowed from the state.
     #[cold]
     pub(crate) fn exchange(&mut self) {
         let mut shared = self.shared.lock();
         self.shared.is_wanted.store(false, Ordering::Release);
-        if let Some(wanted) = shared.wanted.take() {
-            shared.back = std::mem::replace(&mut self.current, wanted);
-            self.shared.exchanged.notify_all();
+        match shared.wanted.take() {
+            Some(Wanted::State(state)) => shared.back = std::mem::replace(&mut self.current, state),
+            Some(Wanted::Edit(edit)) => {
+                if let Some(current) = &mut self.current {
+                    edit(current);
+                }
+            }
+            None => return,
         }
+        self.shared.exchanged.notify_all();
     }
 }
 
@@ -185,5 +221,26 @@ mod tests {
         await_fetched.recv().unwrap();
         drop(held);
         assert_eq!(thread.join().unwrap(), Some(vec![1, 2]));
+    }
+
+    #[test]
+    fn an_edit_leaves_the_state_with_the_worker() {
+        let (mailbox, mut held) = handover::<Vec<u32>>(Arc::new(WakeSet::new().unwrap()));
+        held.begin_with(Some(vec![1]));
+        let thread = std::thread::spawn(move || {
+            mailbox.edit(|state| state.push(2));
+            mailbox
+        });
+        while !held.is_recalled() {
+            std::thread::yield_now();
+        }
+        assert_eq!(held.get(), Some(&mut vec![1]));
+        held.exchange();
+        assert_eq!(held.get(), Some(&mut vec![1, 2]));
+        let mailbox = thread.join().unwrap();
+        drop(held);
+        // The thread does not wait, because no worker is left, and what the worker left is as it was.
+        mailbox.edit(|state| state.push(3));
+        assert_eq!(mailbox.left_behind(), Some(vec![1, 2]));
     }
 }

@@ -82,10 +82,20 @@ impl StopBell {
         &self,
         path: &Path,
         kind: SocketType,
+        failed: impl FnMut(String),
+    ) -> Option<OwnedFd> {
+        self.await_connection(path, || connect(path, kind), failed)
+    }
+
+    /// Connects as [`Self::await_server`] does, by `connect`.
+    pub(crate) fn await_connection(
+        &self,
+        path: &Path,
+        mut connect: impl FnMut() -> std::io::Result<OwnedFd>,
         mut failed: impl FnMut(String),
     ) -> Option<OwnedFd> {
         loop {
-            match connect(path, kind) {
+            match connect() {
                 Ok(socket) => return Some(socket),
                 Err(error) => failed(format!("connecting to {}: {error}", path.display())),
             }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use ringroad_ring::eventfd;
 use rustix::event::{Timespec, epoll};
 
+/// Events for which all descriptors are in the set.
+const ARRIVAL: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
+
 /// A set of descriptors that has a descriptor itself ([`WakeSet::descriptor`]). The connection's thread adds and
 /// removes descriptors while the worker waits.
 #[derive(Debug)]
@@ -32,18 +35,22 @@ impl WakeSet {
         Arc::clone(&self.bell)
     }
 
-    /// Adds an eventfd of the peer. It is never read: with edge triggering each write to it wakes. It leaves the set
-    /// when its last copy is closed, or by [`Self::remove`].
+    /// Adds an eventfd of the peer, or a socket. The set never reads it: with edge triggering each write to it wakes. It
+    /// leaves the set when its last copy is closed, or by [`Self::remove`].
     ///
     /// # Errors
     /// The kernel's error if the descriptor cannot be waited for.
     pub(crate) fn add(&self, event: BorrowedFd<'_>) -> rustix::io::Result<()> {
-        epoll::add(
-            &self.set,
-            event,
-            epoll::EventData::new_u64(0),
-            epoll::EventFlags::IN | epoll::EventFlags::ET,
-        )
+        epoll::add(&self.set, event, epoll::EventData::new_u64(0), ARRIVAL)
+    }
+
+    /// Sets whether room in a socket of the set wakes, too. Room that is there already wakes at once.
+    ///
+    /// # Errors
+    /// The socket is not in the set.
+    pub(crate) fn wake_for_room(&self, socket: BorrowedFd<'_>, is_wanted: bool) -> rustix::io::Result<()> {
+        let room = if is_wanted { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+        epoll::modify(&self.set, socket, epoll::EventData::new_u64(0), ARRIVAL | room)
     }
 
     /// Removes an eventfd. An eventfd that is not in the set is ignored.
@@ -82,6 +89,7 @@ pub(crate) fn check_eventfd(descriptor: BorrowedFd<'_>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
     use rustix::event::{PollFd, PollFlags, poll};
 
@@ -111,6 +119,23 @@ mod tests {
         set.remove(event.as_fd());
         eventfd::ring(&event);
         assert!(!is_readable(&set));
+    }
+
+    #[test]
+    fn room_in_a_socket_wakes_while_it_is_wanted() {
+        let set = WakeSet::new().unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        set.add(near.as_fd()).unwrap();
+        assert!(!is_readable(&set));
+        for _ in 0..2 {
+            set.wake_for_room(near.as_fd(), true).unwrap();
+            assert!(is_readable(&set));
+            set.drain();
+            set.wake_for_room(near.as_fd(), false).unwrap();
+            assert!(!is_readable(&set));
+        }
+        set.remove(near.as_fd());
+        assert!(set.wake_for_room(near.as_fd(), true).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ringroad_port::port_queue::Delivery;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::counters::RuleCounters;
 use ringroad_sze2::card::distribution::{ChannelDistribution, DistributionMode};
-use ringroad_sze2::card::filter::MAX_RULES;
+use ringroad_sze2::card::filter::{MAX_RULES, MAX_TEXT_BYTES};
 use ringroad_sze2::card::metadata::FrameInfo;
 use ringroad_sze2::card::program_rule::MAX_RULE_BYTES;
 use ringroad_sze2::card::settings::AddressCheck;
@@ -482,6 +482,21 @@ fn a_channel_gets_a_new_buffer_without_losing_a_frame() {
     assert!(refused(&mut card, 0).contains("has not subscribed"));
     assert_eq!(card.subscribe(1, 0).unwrap(), (1, 0));
     assert!(refused(&mut card, 0).contains("receive channel 0 is not running"));
+}
+
+#[test]
+fn the_status_of_a_card_with_the_longest_filter_is_one_message() {
+    let site = Testbed::new("@channels=32,buffer=128K,block=4K");
+    let _card = site.started(0xFF, 0xFF);
+    let mut rules = "default allow 1\n#".to_owned();
+    // A quotation mark takes two bytes of a message.
+    rules.extend(std::iter::repeat_n('"', MAX_TEXT_BYTES - rules.len()));
+    let set = |rules: &str| site.program().set(&CardRequest::SetFilter { rules: rules.to_owned() });
+    set(&rules).unwrap();
+    assert_eq!(site.status().filter, rules);
+    rules.push('#');
+    assert!(set(&rules).unwrap_err().to_string().contains("the filter has 49153 bytes"));
+    assert!(set("default deny\n# \u{1b}[2J").unwrap_err().to_string().contains("line 2"));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! `docs/interop/vhost-user.rst`).
 //!
 //! The `vhost` crate reads and answers the messages. A ring runs when it was started by its kick, is enabled, and its
-//! addresses lie in the shared memory. For every change the ring is taken back from the worker first and handed over
-//! again afterwards. The control queue stays with the connection's thread ([`control`]).
+//! addresses lie in the shared memory. For most changes the ring is taken back from the worker first and handed over
+//! again afterwards. Wake-ups and the log change while a ring runs: then no frame may find the ring missing, so the
+//! worker keeps it. The control queue stays with the connection's thread ([`control`]).
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,7 +68,7 @@ struct VringSetup {
     error: Option<Arc<Call>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct VringAddresses {
     descriptors: u64,
     driver: u64,
@@ -218,6 +219,7 @@ impl BackEnd {
     /// Makes a ring for the worker if it should run. The guest sees no change.
     fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
+        let log = self.log_in_use();
         let (is_control, filter) = (self.is_control(index), self.filter_of(index));
         let wake = match self.mailboxes.get(index) {
             _ if is_control => &*self.control_wake,
@@ -250,7 +252,7 @@ impl BackEnd {
             ring,
             call: setup.call.clone(),
             error: setup.error.clone(),
-            log: self.log.clone().filter(|_| has(feature::LOG_ALL)),
+            log,
             logs_ring: addresses.is_logged,
             header_bytes: if short { SHORT_NET_HEADER_BYTES } else { NET_HEADER_BYTES },
             is_mergeable,
@@ -289,6 +291,33 @@ impl BackEnd {
         }
         self.tell();
         Ok(())
+    }
+
+    /// Changes a ring that may run. It goes on running.
+    fn edit(&mut self, index: usize, edit: impl FnOnce(&mut Vring) + Send + 'static) {
+        if let Some(control) = self.control.as_mut().filter(|control| control.index == index) {
+            edit(&mut control.vring);
+        } else if let (Some(setup), Some(mailbox)) = (self.vrings.get(index), self.mailboxes.get(index))
+            && setup.runs
+        {
+            mailbox.edit(edit);
+        }
+    }
+
+    /// The log of pages that rings write, if there is to be one.
+    fn log_in_use(&self) -> Option<Arc<DirtyLog>> {
+        self.log.clone().filter(|_| self.has(feature::LOG_ALL))
+    }
+
+    /// Begins or ends the logging of what running rings write.
+    fn follow_log(&mut self) {
+        for index in 0..self.vrings.len() {
+            let log = self.log_in_use();
+            let addresses = self.vrings.get(index).and_then(|setup| setup.addresses);
+            let logs_ring = addresses.is_some_and(|addresses| addresses.is_logged);
+            self.edit(index, move |vring| (vring.log, vring.logs_ring) = (log, logs_ring));
+        }
+        self.tell();
     }
 
     /// Reports the state to users.
@@ -336,6 +365,13 @@ impl BackEnd {
             regions.iter_mut().for_each(|region| region.file = None);
         }
         self.change_all(|this| (this.regions, this.memory) = (regions, Arc::new(memory)))
+    }
+
+    /// The regions without this one. The addresses and the size identify a region; the file's offset does not.
+    fn regions_but(&self, region: &VhostUserMemoryRegion) -> Vec<KnownRegion> {
+        let key = |layout: RegionLayout| (layout.guest, layout.user, layout.bytes);
+        let gone = key(layout_of(region));
+        self.regions.iter().filter(|known| key(known.mapped.layout()) != gone).cloned().collect()
     }
 
     fn inflight_layout(&self, asked: &VhostUserInflight) -> InflightLayout {
@@ -388,8 +424,14 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         if odd != 0 {
             return Err(refuse(format!("the front end wants features that were not offered: {odd:#x}")));
         }
-        if features == self.features {
-            return Ok(());
+        match features ^ self.features {
+            0 => return Ok(()),
+            feature::LOG_ALL => {
+                self.features = features;
+                self.follow_log();
+                return Ok(());
+            }
+            _ => {}
         }
         self.change_all(|this| {
             let changed = std::mem::replace(&mut this.features, features) ^ features;
@@ -427,6 +469,13 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     ) -> Result<()> {
         let is_logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG);
         let addresses = VringAddresses { descriptors, driver, device, is_logged };
+        let setup = self.setup(index)?;
+        if setup.runs && setup.addresses.map(|known| VringAddresses { is_logged, ..known }) == Some(addresses)
+        {
+            setup.addresses = Some(addresses);
+            self.follow_log();
+            return Ok(());
+        }
         self.change(index, |setup| setup.addresses = Some(addresses))
     }
 
@@ -450,12 +499,21 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let call = call(file)?;
-        self.change(index.into(), |setup| setup.call = call)
+        // The former one is closed here, not by the worker.
+        let _former = std::mem::replace(&mut self.setup(index.into())?.call, call.clone());
+        self.edit(index.into(), |vring| {
+            vring.call = call;
+            // The guest may have missed a wake-up meanwhile.
+            vring.begin();
+        });
+        Ok(())
     }
 
     fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let error = call(file)?;
-        self.change(index.into(), |setup| setup.error = error)
+        let _former = std::mem::replace(&mut self.setup(index.into())?.error, error.clone());
+        self.edit(index.into(), |vring| vring.error = error);
+        Ok(())
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
@@ -542,27 +600,18 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         file: File,
         _postcopy: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        if self.regions.len() == MAX_MEMORY_SLOTS {
+        // QEMU before 8.0 adds and removes each region once for each queue pair.
+        let mut regions = self.regions_but(region);
+        if regions.len() == MAX_MEMORY_SLOTS {
             return Err(refuse(format!("more than {MAX_MEMORY_SLOTS} regions of memory")));
         }
-        let mut regions = self.regions.clone();
         regions.push(KnownRegion::map(layout_of(region), file)?);
         self.set_memory(regions)?;
         Ok(None)
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        // The addresses and the size identify a region; the file's offset does not.
-        let gone = layout_of(region);
-        let is_gone = |layout: RegionLayout| {
-            (layout.guest, layout.user, layout.bytes) == (gone.guest, gone.user, gone.bytes)
-        };
-        let mut regions = self.regions.clone();
-        regions.retain(|region| !is_gone(region.mapped.layout()));
-        if regions.len() == self.regions.len() {
-            return Err(refuse(format!("there is no region of memory at {:#x}", gone.guest)));
-        }
-        self.set_memory(regions)
+        self.set_memory(self.regions_but(region))
     }
 
     fn set_device_state_fd(
@@ -584,6 +633,9 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
         let log = DirtyLog::map(file.as_fd(), log.mmap_offset, log.mmap_size).map_err(refuse)?;
-        self.change_all(|this| this.log = Some(Arc::new(log)))
+        // The former log is unmapped here, when no worker has it any more.
+        let _former = self.log.replace(Arc::new(log));
+        self.follow_log();
+        Ok(())
     }
 }

@@ -73,12 +73,13 @@ impl VhostQueue {
     }
 }
 
-/// Gives a ring back to the connection's thread, with all its work published to the guest.
+/// Gives a ring back to the connection's thread, or changes it as the thread wants, with all its work published to the
+/// guest.
 #[cold]
 fn put_down(held: &mut Held<Vring>, violations: &mut u64) {
     if let Some(vring) = held.get() {
         vring.publish();
-        *violations += u64::from(vring.is_uncounted);
+        *violations += u64::from(std::mem::take(&mut vring.is_uncounted));
     }
     held.exchange();
 }

@@ -306,6 +306,11 @@ impl PortQueue for ImpairedQueue {
         false
     }
 
+    /// Returns false, as above.
+    fn takes_open_checksums(&mut self) -> bool {
+        false
+    }
+
     fn due_in(&mut self) -> Option<Duration> {
         let line = self.line.front().map(|held| held.due_ns);
         let aside = self.aside.front().map(|aside| aside.until_ns).filter(|&until_ns| until_ns != u64::MAX);

@@ -69,6 +69,41 @@ fn segments_carry_the_whole_payload_and_a_parser_accepts_their_headers() {
     }
 }
 
+/// The segments of `cut`.
+fn segments_of(frame: &[u8], mut cut: Cut) -> Vec<Vec<u8>> {
+    let mut header = [0; HEADER_ROOM_BYTES];
+    let mut segments = Vec::new();
+    while let Some((len, range)) = cut.next_segment(frame, &mut header) {
+        segments.push([&header[..len], &frame[range]].concat());
+    }
+    segments
+}
+
+#[test]
+fn segments_whose_checksums_were_left_open_are_the_same_when_these_are_filled_in() {
+    for (is_ipv6, tagged) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (frame, unfinished) = long_frame(is_ipv6, tagged);
+        let finished = Cut::plan(&frame, unfinished).unwrap();
+        let mut open = finished.clone();
+        let left = open.leave_checksums();
+        assert!(left.is_internet_checksum() && !unfinished.is_internet_checksum());
+        let mut segments = segments_of(&frame, open);
+        for segment in &mut segments {
+            assert_eq!(Unfinished::detect(segment, segment.len(), 9000), Some(left));
+            left.complete_checksum(segment);
+        }
+        assert_eq!(segments, segments_of(&frame, finished));
+    }
+}
+
+#[test]
+fn a_checksum_of_sctp_is_no_internet_checksum() {
+    let task =
+        |offset| Unfinished { flags: NEEDS_CHECKSUM, checksum_offset: offset, ..Unfinished::default() };
+    assert!(task(16).is_internet_checksum() && !task(8).is_internet_checksum());
+    assert!(!Unfinished::default().is_internet_checksum());
+}
+
 #[test]
 fn a_frame_cut_off_anywhere_is_left_alone_or_cut_within_its_bounds() {
     for is_ipv6 in [false, true] {

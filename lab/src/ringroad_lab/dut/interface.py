@@ -76,6 +76,8 @@ class Dut(ABC):
     """Kinds of cables that the device has ports for."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
     """Kinds of cables over which the device has exactly one queue pair."""
+    learns: ClassVar[bool] = False
+    """Whether `configure` without rules makes a learning switch of all ports."""
     serves_sockets: ClassVar[bool] = True
     """Whether the device creates the socket of a cable and listens, or connects, retrying until the other end listens."""
     huge_pages_mib: ClassVar[int] = 0
@@ -123,7 +125,7 @@ class Dut(ABC):
 
     @abstractmethod
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Create the ports and set the forwarding rules.
+        """Create the ports and set the forwarding rules. Without rules all ports are on one learning switch, if the device `learns`.
 
         Raises:
             DutError: the device refused.

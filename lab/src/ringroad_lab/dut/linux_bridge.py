@@ -51,6 +51,7 @@ class LinuxBridge(Dut):
     # The end of a veth counts there the frames that do not fit into the other end's queue.
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_dropped"}
     forwards_for_sender: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
     settings: LinuxBridgeSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -74,24 +75,25 @@ class LinuxBridge(Dut):
             raise DutError(f"{self.title} did not start: {error}") from error
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Create a bridge for each pair of ports."""
+        """Create a bridge for each pair of ports, or for all ports."""
         by_number = {port.number: port for port in ports}
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
         if len({number for pair in pairs for number in pair}) != 2 * len(pairs):
             raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put a port into several pairs")
         self._ports = tuple(ports)
+        groups: Sequence[tuple[int, ...]] = pairs or [tuple(by_number)]
         ageing = str(self.settings.ageing_s * 100)
         try:
-            for number, pair in enumerate(pairs):
+            for number, group in enumerate(groups):
                 bridge = f"br{number}"
                 self._ip("link", "add", bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0", "ageing_time", ageing)
                 self._bridges = (*self._bridges, bridge)
-                for port in (by_number[end] for end in pair):
+                for port in (by_number[end] for end in group):
                     interface = port.cable.dut_end
                     self.host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
                     self._ip("link", "set", "dev", interface, "master", bridge)
                     self._ip("link", "set", "dev", interface, "up")
-                self._set_vlans(bridge, [by_number[end] for end in pair])
+                self._set_vlans(bridge, [by_number[end] for end in group])
                 self._ip("link", "set", "dev", bridge, "up")
         except HostError as error:
             raise DutError(f"{self.title} could not add its ports: {error}") from error

@@ -71,6 +71,7 @@ class RingroadSwitch(Dut):
     carries: ClassVar[frozenset[CableKind]] = frozenset(
         {CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC, CableKind.NETMAP}
     )
+    learns: ClassVar[bool] = True
     build_programs: ClassVar[Programs] = {"ringroadd": (), "ringroad": ()}
     no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys(
         (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NETMAP), "dropped_no_space"
@@ -131,7 +132,11 @@ class RingroadSwitch(Dut):
     def _lay_out(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
         """Return the member ports of each switch, by its name; with `rules` in the order of their numbers, as the switch counts from 1."""
         if self.settings.forwarding == "rules":
+            if not rules:
+                raise DutError(f'{self.title}: a learning switch of several ports needs forwarding = "learn" or "normal"')
             return {RULES_SWITCH: sorted(ports, key=lambda port: port.number)}
+        if not rules:
+            return {RULES_SWITCH: list(ports)}
         by_number = {port.number: port for port in ports}
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
         if len({number for pair in pairs for number in pair}) != 2 * len(pairs):

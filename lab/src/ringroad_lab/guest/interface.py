@@ -114,8 +114,10 @@ GUESTS: Kinds[Guest] = Kinds(
     {
         "testpmd": "guest.testpmd:TestpmdGuest",
         "testpmd-macswap": "guest.testpmd:TestpmdMacswapGuest",
+        "testpmd-csum": "guest.testpmd:TestpmdCsumGuest",
         "linux-bridge": "guest.namespace_bridge:NamespaceBridgeGuest",
         "qemu-testpmd": "guest.qemu:QemuTestpmdGuest",
+        "qemu-testpmd-csum": "guest.qemu:QemuTestpmdCsumGuest",
         "qemu-linux-bridge": "guest.qemu:QemuBridgeGuest",
     },
 )

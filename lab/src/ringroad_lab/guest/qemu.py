@@ -11,7 +11,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.errors import MissingProgramError
 from ringroad_lab.guest.initramfs import READY
 from ringroad_lab.guest.interface import Guest
-from ringroad_lab.guest.testpmd import dpdk_version
+from ringroad_lab.guest.testpmd import CSUM, IO, Forwarding, dpdk_version
 from ringroad_lab.guest.virtual_machine import VIRTIO_MODULES, VirtualMachine
 
 BRIDGE_MODULES = ("llc", "stp", "bridge")
@@ -56,9 +56,12 @@ while true; do sleep 3600; done
 class QemuTestpmdGuest(QemuGuest):
     """DPDK's testpmd in the guest polls the two cards and forwards each frame unchanged (`io`)."""
 
+    single_queue: ClassVar[frozenset[CableKind]] = VirtualMachine.carries - {CableKind.VHOST_USER}
+    takes_queues: ClassVar[bool] = True
     memory_mib: ClassVar[int] = 768
     kernel_arguments: ClassVar[str] = "hugepages=96"
-    ready_text: ClassVar[str] = "io packet forwarding - ports=2"
+    forwarding: ClassVar[Forwarding] = IO
+    ready_text: ClassVar[str] = IO.started
 
     def prepare(self) -> None:
         """Check for testpmd too."""
@@ -69,6 +72,11 @@ class QemuTestpmdGuest(QemuGuest):
     def versions(self) -> dict[str, str]:
         """Return the versions of QEMU, of the guest's kernel, and of the machine's DPDK, which runs in the guest."""
         return super().versions() | dpdk_version(self.host, self.host.require("dpdk-testpmd", "dpdk-dev"))
+
+    @property
+    def _processors(self) -> int:
+        # One forwards for each queue pair, besides that of the main thread, as far as the run has them.
+        return max(1, min(len(self.placement.cpus), 1 + self.placement.queues))
 
     def _modules(self) -> Sequence[str]:
         # No virtio modules: the cards must stay without a network driver of the kernel, so that DPDK can drive them.
@@ -86,8 +94,18 @@ class QemuTestpmdGuest(QemuGuest):
     def _script(self) -> str:
         program, *drivers = self._files()
         loaded = " ".join(f"-d {driver}" for driver in drivers)
+        forwarding = max(1, self._processors - 1)
+        lcores = ",".join(["0@0", *(f"{number}@{number % self._processors}" for number in range(1, forwarding + 1))])
+        options = " ".join(self.forwarding.options(self.placement.queues, forwarding))
         return f"""\
 for device in 1000 1041; do echo "1af4 $device" >/sys/bus/pci/drivers/uio_pci_generic/new_id; done
-{program} --lcores 0@0,1@0 --in-memory -m 128 {loaded} -- --forward-mode=io --nb-cores=1 \\
+{program} --lcores {lcores} --in-memory -m 128 {loaded} -- {options} \\
     --total-num-mbufs=8192 --no-mlockall --auto-start --stats-period=3600
 """
+
+
+class QemuTestpmdCsumGuest(QemuTestpmdGuest):
+    """The same, with new checksums in each frame (`csum`)."""
+
+    forwarding: ClassVar[Forwarding] = CSUM
+    ready_text: ClassVar[str] = CSUM.started

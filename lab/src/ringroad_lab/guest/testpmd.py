@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ringroad_lab.build.opened import Programs
@@ -17,6 +18,35 @@ RING_DESCRIPTORS = 1024
 START_LIMIT_S = 30.0
 
 
+@dataclass(frozen=True)
+class Forwarding:
+    """How a guest's testpmd forwards."""
+
+    mode: Literal["io", "macswap", "csum"]
+    burst_frames: int = 32
+    """Most frames that it takes from a queue at once; 32 is testpmd's default."""
+
+    def options(self, queues: int, processors: int) -> list[str]:
+        """Return testpmd's options for cards with some queue pairs, and the number of processors that forward."""
+        return [
+            f"--forward-mode={self.mode}",
+            f"--burst={self.burst_frames}",
+            f"--nb-cores={min(processors, 2 * queues)}",
+            f"--rxq={queues}",
+            f"--txq={queues}",
+        ]
+
+    @property
+    def started(self) -> str:
+        """Text that testpmd prints when it begins to forward between two cards."""
+        return f"{self.mode} packet forwarding - ports=2"
+
+
+IO = Forwarding("io")
+CSUM = Forwarding("csum", 64)
+"""Computes the checksums anew and sets its own addresses, with the bursts of the thesis on testing Open vSwitch (6.2.1)."""
+
+
 class TestpmdGuest(Guest):
     """Forwards each frame unchanged to the other card (`io`)."""
 
@@ -26,7 +56,7 @@ class TestpmdGuest(Guest):
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     build_programs: ClassVar[Programs] = {"dpdk-testpmd": ()}
     program: ClassVar[str] = "testpmd"
-    forward_mode: ClassVar[Literal["io", "macswap"]] = "io"
+    forwarding: ClassVar[Forwarding] = IO
 
     def __init__(self, name: str, placement: Placement) -> None:
         """Set its name, which must be unique in the run."""
@@ -48,7 +78,7 @@ class TestpmdGuest(Guest):
             self._process = self.host.start(self.name, self._command(cables), env=self._env, cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
-        if why := self._process.why_silent(f"{self.forward_mode} packet forwarding - ports=2", START_LIMIT_S):
+        if why := self._process.why_silent(self.forwarding.started, START_LIMIT_S):
             raise GuestError(f"guest {self.name} (testpmd) {why}")
 
     def _command(self, cables: tuple[Cable, Cable]) -> list[str]:
@@ -70,10 +100,7 @@ class TestpmdGuest(Guest):
             f"--file-prefix={self._prefix}",
             *(_virtual_device(number, cable) for number, cable in enumerate(cables)),
             "--",
-            f"--forward-mode={self.forward_mode}",
-            f"--nb-cores={min(len(cpus), 2 * queues)}",
-            f"--rxq={queues}",
-            f"--txq={queues}",
+            *self.forwarding.options(queues, len(cpus)),
             f"--rxd={RING_DESCRIPTORS}",
             f"--txd={RING_DESCRIPTORS}",
             "--total-num-mbufs=16384",
@@ -97,7 +124,13 @@ class TestpmdGuest(Guest):
 class TestpmdMacswapGuest(TestpmdGuest):
     """Forwards each frame to the other card with its addresses swapped (`macswap`)."""
 
-    forward_mode: ClassVar[Literal["io", "macswap"]] = "macswap"
+    forwarding: ClassVar[Forwarding] = Forwarding("macswap")
+
+
+class TestpmdCsumGuest(TestpmdGuest):
+    """Forwards each frame to the other card with new checksums (`csum`)."""
+
+    forwarding: ClassVar[Forwarding] = CSUM
 
 
 def dpdk_version(host: Host, program: str) -> dict[str, str]:

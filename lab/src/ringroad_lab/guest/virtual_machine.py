@@ -16,11 +16,11 @@ from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.initramfs import READY, build_initramfs
 from ringroad_lab.guest.interface import Peer
+from ringroad_lab.host.interface import Process
 from ringroad_lab.ringroad_program import require_ringroad
 
 QEMU = "qemu-system-x86_64"
 BOOT_LIMIT_S = 120.0
-PROCESSORS = 1
 VIRTIO_MODULES = (
     *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
     *("failover", "net_failover", "virtio_net"),
@@ -43,15 +43,19 @@ class VirtualMachine(Peer):
     start_s: ClassVar[float] = 20.0
     memory_mib: ClassVar[int] = 256
     kernel_arguments: ClassVar[str] = ""
+    takes_queues: ClassVar[bool] = False
+    """Whether its program uses several queue pairs of a vhost-user card."""
     ready_text: ClassVar[str] = READY
     """Text on the console when the machine is up."""
 
     def __init__(self, name: str, placement: Placement) -> None:
         """Set its name, which must be unique in the run."""
         super().__init__(name, placement)
-        if placement.queues > 1:
-            raise GuestError(f"guest {name}: a QEMU guest has one queue pair per card; use guest testpmd for {placement.queues}")
+        if placement.queues > 1 and not self.takes_queues:
+            raise GuestError(f"guest {name}: its cards have one queue pair; use guest qemu-testpmd for {placement.queues}")
         self._folder: PurePosixPath = placement.host.folder / f"guest-{name}"
+        self._image_files: tuple[str, PurePosixPath] = ("", self._folder)
+        """Kernel and initramfs, once the machine boots."""
 
     @abstractmethod
     def _modules(self) -> Sequence[str]:
@@ -60,6 +64,10 @@ class VirtualMachine(Peer):
     @abstractmethod
     def _script(self) -> str:
         """Shell script that the machine runs."""
+
+    @property
+    def _processors(self) -> int:
+        return 1
 
     def _files(self) -> Sequence[str]:
         """Programs to copy from the host."""
@@ -95,9 +103,14 @@ class VirtualMachine(Peer):
         """Whether the kernel, rather than QEMU, moves the frames of a tap."""
         return self.host.run(["test", "-w", "/dev/vhost-net"], check=False).status == 0
 
-    def _serial_ports(self) -> Sequence[str]:
-        """QEMU's options for further serial ports besides the console."""
+    def _further_options(self) -> Sequence[str]:
+        """QEMU's options for what the machine has besides console and cards."""
         return ()
+
+    @property
+    def _identity(self) -> str:
+        """Text that the addresses of its cards are made from."""
+        return self.name
 
     def boot(self, cables: Sequence[Cable]) -> None:
         """Boot the machine with a card for each cable, and wait until it is up.
@@ -109,12 +122,17 @@ class VirtualMachine(Peer):
             self.host.run(["mkdir", "-p", str(self._folder)])
             image, modules = self._kernel()
             archive = build_initramfs(self.host, self._folder, modules, self._modules(), self._script(), self._files())
-            command, env = self._command(image, archive, cables), self._environment(cables)
-            self._process = self.host.start(self.name, command, env=env, cpus=self.placement.cpus)
+            self._image_files = image, archive
+            process = self._start_qemu(cables)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
-        if why := self._process.why_silent(self.ready_text, BOOT_LIMIT_S):
+        if why := process.why_silent(self.ready_text, BOOT_LIMIT_S):
             raise GuestError(f"guest {self.name} (QEMU) {why}")
+
+    def _start_qemu(self, cables: Sequence[Cable], *options: str) -> Process:
+        command = [*self._command(*self._image_files, cables), *options]
+        self._process = self.host.start(self.name, command, env=self._environment(cables), cpus=self.placement.cpus)
+        return self._process
 
     def _environment(self, cables: Sequence[Cable]) -> dict[str, str]:
         """Return what QEMU needs to find the ports that it opens as a netmap program."""
@@ -134,21 +152,22 @@ class VirtualMachine(Peer):
         for number, cable in enumerate(cables):
             # QEMU 7.2 without KVM crashes with MSI-X interrupts as soon as a vhost-user card comes up.
             vectors = ",vectors=0" if is_emulated else ""
-            high, low = (zlib.crc32(self.name.encode()) & 0xFFFF).to_bytes(2)
+            high, low = (zlib.crc32(self._identity.encode()) & 0xFFFF).to_bytes(2)
             mac = f"02:00:00:{high:02x}:{low:02x}:{number:02x}"
+            several = ",mq=on" if cable.queues > 1 else ""
             cards += [
                 *_network_back_end(number, cable, has_vhost=not is_emulated and self._has_vhost),
-                *("-device", f"virtio-net-pci,netdev=n{number},mac={mac},mrg_rxbuf=on,{OFFLOADS_OFF}{vectors}"),
+                *("-device", f"virtio-net-pci,netdev=n{number},mac={mac},mrg_rxbuf=on,{OFFLOADS_OFF}{several}{vectors}"),
             ]
         return [
             *inside,
             # A build replaces only the first word of a command by itself.
             self.host.require(QEMU, "qemu-system-x86"),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"),
-            *self._serial_ports(),
+            *self._further_options(),
             *("-M", "q35,memory-backend=mem", "-object", f"memory-backend-memfd,id=mem,size={memory},share=on", "-m", memory),
             *(("-accel", "tcg", "-cpu", "max") if is_emulated else ("-accel", "kvm", "-cpu", "host")),
-            *("-smp", str(PROCESSORS)),
+            *("-smp", str(self._processors)),
             *cards,
             *("-kernel", image, "-initrd", str(archive)),
             *("-append", self._kernel_parameters),
@@ -161,7 +180,8 @@ class VirtualMachine(Peer):
 
     def machine(self) -> str:
         """Return memory, processors and boot parameters."""
-        return f"{self.memory_mib} MiB, {PROCESSORS} processor, kernel parameters: {self._kernel_parameters}"
+        processors = "1 processor" if self._processors == 1 else f"{self._processors} processors"
+        return f"{self.memory_mib} MiB, {processors}, kernel parameters: {self._kernel_parameters}"
 
     def versions(self) -> dict[str, str]:
         """Return the version of QEMU with its accelerator, and the version of the guest's kernel."""
@@ -184,7 +204,8 @@ class VirtualMachine(Peer):
 def _network_back_end(number: int, cable: Cable, *, has_vhost: bool) -> list[str]:
     if cable.kind is CableKind.VHOST_USER:
         server = "" if cable.is_dut_server else ",server=on"
-        return ["-chardev", f"socket,id=c{number},path={cable.far_end}{server}", "-netdev", f"vhost-user,id=n{number},chardev=c{number}"]
+        net = f"vhost-user,id=n{number},chardev=c{number},queues={cable.queues}"
+        return ["-chardev", f"socket,id=c{number},path={cable.far_end}{server}", "-netdev", net]
     if cable.kind is CableKind.TAP:
         vhost = ",vhost=on" if has_vhost else ""
         return ["-netdev", f"tap,id=n{number},ifname={cable.far_end},script=no,downscript=no{vhost}"]

@@ -76,7 +76,7 @@ ip link set {INTERFACE} up
 ip link set lo up
 {SERVE_COMMANDS}"""
 
-    def _serial_ports(self) -> Sequence[str]:
+    def _further_options(self) -> Sequence[str]:
         return ("-chardev", f"socket,id=commands,path={self._socket},server=on,wait=off", "-serial", "chardev:commands")
 
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:

@@ -41,6 +41,7 @@ PROGRAMS: dict[Tool, tuple[str, str]] = {
 }
 """Program of each tool, and the Debian package of the program."""
 ETHTOOL = ("ethtool", "ethtool")
+PING = ("ping", "iputils-ping")
 
 
 def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
@@ -57,8 +58,17 @@ def require_programs(settings: StationSettings, placement: Placement) -> list[st
         MissingProgramError: names the Debian package.
     """
     STATIONS[settings.stations]("station", placement).prepare()
-    programs = [PROGRAMS[tool] for tool in settings.tools] if isinstance(settings, MessageSizeSettings) else [iperf3.PROGRAM]
-    return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *programs))]
+    return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *_programs(settings)))]
+
+
+def _programs(settings: StationSettings) -> list[tuple[str, str]]:
+    match settings:
+        case MessageSizeSettings():
+            return [PROGRAMS[tool] for tool in settings.tools]
+        case TcpLoadSettings():
+            return [iperf3.PROGRAM]
+        case _:
+            return [PING]
 
 
 def station_cable(driver: str, settings: StationSettings, wanted: CableKind | None = None) -> CableKind:

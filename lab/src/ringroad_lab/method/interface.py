@@ -122,5 +122,6 @@ METHODS: Kinds[Method] = Kinds(
         "tuple-space-explosion": "method.tuple_space_explosion:TupleSpaceExplosionMethod",
         "message-size": "method.message_size:MessageSizeMethod",
         "tcp-load": "method.tcp_load:TcpLoadMethod",
+        "live-migration": "method.live_migration:LiveMigrationMethod",
     },
 )

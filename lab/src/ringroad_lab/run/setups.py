@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from ringroad_lab.dut.interface import Dut, Placement
 from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
 from ringroad_lab.facts.witness import View, Witness
-from ringroad_lab.host.interface import Host
+from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.message_size.station import Station
 from ringroad_lab.message_size.sweep import STATIONS, joined_stations, measure_tcp_load, station_cable, sweep_message_sizes
 from ringroad_lab.message_size.watch import SweepWatch
 from ringroad_lab.method.interface import DisturbedRepeats, MethodSettings
+from ringroad_lab.method.live_migration import LiveMigrationSettings
 from ringroad_lab.method.message_size import MessageSizeSettings, StationSettings
 from ringroad_lab.method.tcp_load import TcpLoadSettings
+from ringroad_lab.migration.measure import Places, joined_switches, measure_live_migration
 from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed, Warned
+from ringroad_lab.run.interface import Stations
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.sandbox.processor_set import cpu_list
 from ringroad_lab.scenario.cpu_layout import lay_out_stations
@@ -29,7 +32,7 @@ from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
 from ringroad_lab.setup.ceilings import Ceilings
 from ringroad_lab.setup.drivers import find_dut, huge_pages_mib, read_settings, with_build
-from ringroad_lab.setup.dut_record import dut_record
+from ringroad_lab.setup.dut_record import dut_record, without_run
 from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import DisturbanceLimits
 
@@ -88,8 +91,12 @@ class RealStations:
         assert isinstance(self.settings, MessageSizeSettings)
         return sweep_message_sizes(self.dut, self.stations, self.settings, watch, self.on_step)
 
+    def processes(self) -> dict[str, Sequence[Process]]:
+        """Return all processes, by the part that they belong to."""
+        return {"dut": self.dut.processes(), **{station.name: station.processes() for station in self.stations}}
+
     def _pids(self) -> tuple[int, ...]:
-        return tuple(process.pid for part in (self.dut, *self.stations) for process in part.processes())
+        return _pids(self.processes())
 
     def collect(self) -> dict[str, int]:
         """Return the device's counters."""
@@ -100,8 +107,67 @@ class RealStations:
         return [*self.dut.logs(), *(log for station in self.stations for log in station.logs())]
 
 
+@dataclass(frozen=True)
+class RealMigration:
+    """Two switches of this machine, joined by a cable, with the ends of a migration."""
+
+    choice: DutChoice
+    places: Places
+    settings: LiveMigrationSettings
+    limits: DisturbanceLimits
+    cpus: frozenset[int]
+    """Processors of the guest, the other station, and of devices with processes."""
+    on_step: Callable[[str], None]
+
+    def record(self) -> DutRecord:
+        """Return the record of the device."""
+        places = self.places
+        peers = (places.guest, places.arrival, places.station)
+        versions = places.source.versions() | places.guest.versions()
+        ports = {
+            f"{place} {number}": without_run(mode, dut.host)
+            for place, dut in (("source", places.source), ("destination", places.destination))
+            for number, mode in dut.port_modes().items()
+        }
+        each = ", ".join(f"{peer.name} on {cpu_list(peer.placement.cpus)}" for peer in peers)
+        device = f"switches on {cpu_list(places.source.placement.cpus)}" if places.source.processes() else "switches in the kernel"
+        return dut_record(self.choice, places.source, peers, versions, ports | {"processors": f"{each}, {device}"})
+
+    def measure(self) -> Outcome:
+        """Migrate the guest. It can migrate once, so a disturbed migration is not repeated."""
+        witness = Witness(self.cpus, self.limits.limit, self._pids, View.outside())
+        watch = SweepWatch(witness, DisturbedRepeats(self.limits.model_copy(update={"extra_trials": 0})))
+        return measure_live_migration(self.places, self.settings, watch, self.on_step)
+
+    def processes(self) -> dict[str, Sequence[Process]]:
+        """Return all processes, by the part that they belong to."""
+        return self.places.processes()
+
+    def _pids(self) -> tuple[int, ...]:
+        return _pids(self.processes())
+
+    def collect(self) -> dict[str, int]:
+        """Return the counters of both switches."""
+        return self.places.counters()
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return the output of the programs."""
+        places = self.places
+        return [log for part in (places.source, places.destination, places.guest, places.arrival) for log in part.logs()]
+
+
+def _pids(processes: Mapping[str, Sequence[Process]]) -> tuple[int, ...]:
+    return tuple(process.pid for members in processes.values() for process in members)
+
+
 def _name(part: str, process: str) -> str:
     return process if process == part else f"{part} {process}"
+
+
+def _local_host(stack: ExitStack) -> LocalHost:
+    host = LocalHost()
+    stack.callback(host.close)
+    return host
 
 
 class RealSetups:
@@ -143,9 +209,7 @@ class RealSetups:
                 host.close()
 
     @contextmanager
-    def make_stations(
-        self, scenario: Scenario, choice: DutChoice, settings: MethodSettings
-    ) -> Iterator[tuple[RealStations, LabelledSamples]]:
+    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[tuple[Stations, LabelledSamples]]:
         """Join two stations of this machine by a device, and take everything down at the end of the block.
 
         Raises:
@@ -154,32 +218,40 @@ class RealSetups:
         assert isinstance(settings, StationSettings)
         if choice.host != LOCAL_HOST:
             raise DutError(f"{choice.label} is on {choice.host}: stations are on this machine only")
-        dut_type = find_dut(choice.driver)
         kind = station_cable(choice.driver, settings, scenario.physical_of(choice))
         cpus = lay_out_stations(scenario.cpus, os.sched_getaffinity(0), settings)
-        host = LocalHost()
 
         def on_step(step: str) -> None:
             self._emit(StepNamed(text=f"{choice.label}: {step}"))
 
-        try:
-            self._await_huge_pages(scenario, choice)
-            label = f"dut.{choice.label}"
-            placement = with_build(
-                Placement(host, cpus.dut, huge_pages=scenario.huge_pages), choice.build, dut_type.build_programs, f"{label}.build"
-            )
-            dut = dut_type(read_settings(choice), placement)
+        def place(host: Host) -> tuple[Dut, list[Placement]]:
+            """Return the device on a host, and the placements of the stations there."""
+            dut_type, label = find_dut(choice.driver), f"dut.{choice.label}"
+            placement = Placement(host, cpus.dut, huge_pages=scenario.huge_pages)
+            dut = dut_type(read_settings(choice), with_build(placement, choice.build, dut_type.build_programs, f"{label}.build"))
             programs = STATIONS[settings.stations].build_programs
             guest_build = choice.guest_build if programs else None
-            placements = [with_build(Placement(host, used), guest_build, programs, f"{label}.guest_build") for used in cpus.guests]
-            with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
-                parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
-                with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
-                    used = frozenset().union(*cpus.guests, cpus.dut if dut.processes() else ())
-                    joined = RealStations(choice, dut, stations, settings, scenario.disturbance, used, on_step)
-                    yield joined, LabelledSamples(choice.label, sampler, joined.logs)
-        finally:
-            host.close()
+            return dut, [with_build(Placement(host, used), guest_build, programs, f"{label}.guest_build") for used in cpus.guests]
+
+        def in_use(dut: Dut) -> frozenset[int]:
+            return frozenset().union(*cpus.guests, cpus.dut if dut.processes() else ())
+
+        with ExitStack() as stack:
+            self._await_huge_pages(scenario, choice)
+            dut, (first, second) = place(_local_host(stack))
+            joined: RealStations | RealMigration
+            if isinstance(settings, LiveMigrationSettings):
+                # Each switch, with its end of the migration, has a host of its own.
+                other, (arrival, _) = place(_local_host(stack))
+                ends = (first, arrival, second)
+                places = stack.enter_context(joined_switches((dut, other), kind, settings, ends, on_step))
+                joined = RealMigration(choice, places, settings, scenario.disturbance, in_use(dut), on_step)
+            else:
+                stations = stack.enter_context(joined_stations(dut, kind, settings, (first, second), on_step))
+                joined = RealStations(choice, dut, stations, settings, scenario.disturbance, in_use(dut), on_step)
+            names = {p.pid: _name(part, p.name) for part, members in joined.processes().items() for p in members}
+            sampler = stack.enter_context(Sampler(names))
+            yield joined, LabelledSamples(choice.label, sampler, joined.logs)
 
     def _await_huge_pages(self, scenario: Scenario, choice: DutChoice) -> None:
         """Wait for the huge pages that a device needs; another program can have taken them since the run started."""

@@ -15,6 +15,7 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.generator.interface import GENERATORS
 from ringroad_lab.guest.interface import GUESTS, guest_cable
 from ringroad_lab.method.interface import METHODS
+from ringroad_lab.method.live_migration import LiveMigrationSettings
 from ringroad_lab.method.message_size import StationSettings
 from ringroad_lab.scenario.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.document import KeyPath
@@ -158,6 +159,8 @@ def _check_stations(scenario: Scenario, method: MethodChoice, problems: list[Pro
                 station_cable(dut.driver, settings)
             except ScenarioError as error:
                 problems.append(Problem(("duts",), f"{method.name}: {error}"))
+            if isinstance(settings, LiveMigrationSettings) and not DUTS[dut.driver].learns:
+                problems.append(Problem(("duts",), f"{method.name}: {dut.driver} is no learning switch of several ports"))
 
 
 def _check_guest(scenario: Scenario, problems: list[Problem]) -> None:

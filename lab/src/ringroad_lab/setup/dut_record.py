@@ -8,6 +8,7 @@ from ringroad_lab.build.opened import file_sums, running_files
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.dut.interface import Dut
 from ringroad_lab.guest.interface import Peer
+from ringroad_lab.host.interface import Host
 from ringroad_lab.record import DutRecord
 from ringroad_lab.scenario.model import DutChoice
 
@@ -25,13 +26,17 @@ def dut_record(choice: DutChoice, dut: Dut, peers: Sequence[Peer], versions: dic
         driver=choice.driver,
         settings=dut.settings.model_dump(mode="json") | choice.own(),
         versions=versions,
-        # Names that contain the run's folder differ in each run, which is not a difference.
-        ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
+        ports={name: without_run(mode, place) for name, mode in ports.items()},
         build=dut.placement.build.source if dut.placement.build else "",
         guest_build=guest_builds[0].source if guest_builds else "",
         files=files,
         guests={peer.name: text for peer in peers if (text := peer.machine())},
     )
+
+
+def without_run(mode: str, host: Host) -> str:
+    """Return the mode of a port without the run's folder and prefix: names with them differ in each run, which is not a difference."""
+    return mode.replace(f"{host.folder}/", "").replace(host.cable_prefix, "")
 
 
 def forwards_in_sender(kind: CableKind, dut_type: type[Dut]) -> bool:

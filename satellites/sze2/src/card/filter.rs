@@ -27,6 +27,10 @@ use super::settings::MAX_CHANNELS;
 /// Greatest number of rules of a filter, and of those of all programs together.
 pub const MAX_RULES: usize = 1024;
 
+/// Greatest number of bytes of a filter's text. A card's status has the text, and is one message
+/// ([`crate::message::MAX_MESSAGE_BYTES`]), in which each byte of the text can take two.
+pub const MAX_TEXT_BYTES: usize = 48 << 10;
+
 /// The rules, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardFilter {
@@ -297,9 +301,17 @@ impl FromStr for CardFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(format!("the filter has {} bytes: {MAX_TEXT_BYTES} is the most", text.len()));
+        }
         let (mut rules, mut default) = (Vec::new(), None);
         for (line, content) in (1..).zip(text.lines()) {
             let failed = |reason| wrong_line(line, reason);
+            if let Some(control) =
+                content.chars().find(|&character| character != '\t' && character.is_control())
+            {
+                return Err(failed(format!("it has the control character {control:?}")));
+            }
             let words = content.split('#').next().unwrap_or_default();
             let mut words = words.split_whitespace().peekable();
             if words.next_if_eq(&"default").is_some() {

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use ringroad::interface::mechanisms;
 use ringroad_control::Connection;
+use ringroad_control::report::PortReport;
 use ringroad_netdev::ethtool::{driver_name, link_speed, real_queue_count};
-use ringroad_netdev::link::{LinkInfo, link_by_name, links};
+use ringroad_netdev::link::{LinkInfo, link_by_index, link_by_name, links};
 use ringroad_netdev::link_use::uses_of;
 use ringroad_netdev::xdp_features::xdp_features;
 use ringroad_wire::mac::Mac;
@@ -15,7 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::machine::{kernel, version};
-use super::{Outcome, Verdict, ok, warn};
+use super::{Check, Outcome, Verdict, ok, warn};
 use crate::failure::Failure;
 
 /// First kernel with tcx, which host rings use to redirect traffic.
@@ -36,56 +37,101 @@ fn support() -> Vec<(&'static str, Outcome)> {
 }
 
 /// Checks of the interface `name`: what its driver reports, who uses it, and the mechanism that serves it.
-pub(super) fn checks_of(name: &str, socket: &Path) -> Result<Vec<(&'static str, Outcome)>, Failure> {
+pub(super) fn checks_of(name: &str, socket: &Path) -> Result<Vec<Check>, Failure> {
     let link = link_by_name(name)?;
-    let mut checks = [vec![("kernel", kernel())], support()].concat();
-    let has_af_xdp =
-        checks.iter().all(|(check, (verdict, ..))| *check != "AF_XDP" || *verdict == Verdict::Ok);
-    let driver = driver_name(name).unwrap_or_else(|_| "not reported".to_owned());
-    let features = match xdp_features(link.index)? {
-        Some(features) => ok(features.to_string()),
-        None => warn(
-            "this kernel does not report them, so the mechanism is a guess",
-            "use Linux 6.3 or newer; `ringroad list` reports the mechanism of an open port",
-        ),
-    };
-    let ports = ports_of(&link, socket);
-    checks.extend([
-        ("interface", ok(description(&link))),
-        ("driver", ok(driver)),
-        ("XDP features of the driver", features),
-        ("host", host(&link)?),
-    ]);
-    if !ports.is_empty() {
-        checks.extend(ports.into_iter().map(|port| ("port", ok(port))));
-        return Ok(checks);
-    }
-    let mechanisms = mechanisms(name).map_err(ringroad::OpenError::from)?;
-    let possible = mechanisms.into_iter().filter(|one| has_af_xdp || !one.name.starts_with("AF_XDP"));
-    for mechanism in possible {
-        let Some(obstacle) = mechanism.obstacle else {
-            checks.push(("mechanism", ok(format!("{}, as soon as a port opens {name}", mechanism.name))));
-            break;
-        };
-        let finding = format!("not {}: {}", mechanism.name, obstacle.reason);
-        checks.push(("mechanism", warn(finding, obstacle.remedy)));
+    let machine = Machine::examine(socket);
+    Ok([machine.checks(), machine.checks_of(&link)?].concat())
+}
+
+/// The same checks of each interface of the network namespace but loopback.
+pub(super) fn checks_of_all(socket: &Path) -> Result<Vec<Check>, Failure> {
+    let machine = Machine::examine(socket);
+    let mut checks = machine.checks();
+    for link in links()?.iter().filter(|link| link.name != "lo") {
+        match machine.checks_of(link) {
+            Ok(of_link) => checks.extend(of_link),
+            // The interface was removed after it had been listed.
+            Err(_) if link_by_index(link.index).is_err() => {}
+            Err(failure) => return Err(failure),
+        }
     }
     Ok(checks)
 }
 
-/// The daemon's ports of an interface, each with its mechanism; none without a daemon.
-fn ports_of(link: &LinkInfo, socket: &Path) -> Vec<String> {
-    let list = Connection::connect(socket).and_then(|mut connection| {
-        connection.hello("ringroad doctor")?;
-        connection.list()
-    });
-    let ports = list.map(|list| list.ports).unwrap_or_default().into_iter();
-    // An interface of another namespace can have the same name.
-    let is_link = |interface: &str, mac: &str| {
-        interface == link.name && link.mac.is_some_and(|own| Mac::from(own).to_string() == mac)
-    };
-    let of_link = ports.filter(|port| port.link.as_ref().is_some_and(|it| is_link(&it.interface, &it.mac)));
-    of_link.map(|port| format!("{}: {}, {}", port.name, port.kind, port.mode)).collect()
+/// Findings that hold for all interfaces: the machine's support, and the daemon's ports.
+struct Machine {
+    checks: Vec<(&'static str, Outcome)>,
+    has_af_xdp: bool,
+    ports: Vec<PortReport>,
+}
+
+impl Machine {
+    fn examine(socket: &Path) -> Self {
+        let checks = [vec![("kernel", kernel())], support()].concat();
+        let has_af_xdp =
+            checks.iter().all(|(check, (verdict, ..))| *check != "AF_XDP" || *verdict == Verdict::Ok);
+        let list = Connection::connect(socket).and_then(|mut connection| {
+            connection.hello("ringroad doctor")?;
+            connection.list()
+        });
+        // Without a daemon there are no ports.
+        Self { checks, has_af_xdp, ports: list.map(|list| list.ports).unwrap_or_default() }
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        self.checks.iter().cloned().map(Check::from).collect()
+    }
+
+    fn checks_of(&self, link: &LinkInfo) -> Result<Vec<Check>, Failure> {
+        let outcomes = self.outcomes_of(link)?.into_iter();
+        let of_link = |outcome| Check { interface: Some(link.name.clone()), ..Check::from(outcome) };
+        Ok(outcomes.map(of_link).collect())
+    }
+
+    fn outcomes_of(&self, link: &LinkInfo) -> Result<Vec<(&'static str, Outcome)>, Failure> {
+        let name = &link.name;
+        let driver = driver_name(name).unwrap_or_else(|_| "not reported".to_owned());
+        let mut outcomes = vec![("interface", ok(description(link))), ("driver", ok(driver))];
+        if let Some(features) = xdp_features(link.index)? {
+            outcomes.push(("XDP features of the driver", ok(features.to_string())));
+            outcomes.push(("metadata of frames", ok(features.metadata())));
+        } else {
+            let remedy = "use Linux 6.3 or newer; `ringroad list` reports the mechanism of an open port";
+            let unknown = warn("this kernel does not report them, so the mechanism is a guess", remedy);
+            outcomes.push(("XDP features of the driver", unknown));
+        }
+        outcomes.push(("host", host(link)?));
+        let ports = self.ports_of(link);
+        if !ports.is_empty() {
+            outcomes.extend(ports.into_iter().map(|port| ("port", ok(port))));
+            return Ok(outcomes);
+        }
+        let mechanisms = mechanisms(name).map_err(ringroad::OpenError::from)?;
+        let possible =
+            mechanisms.into_iter().filter(|one| self.has_af_xdp || !one.name.starts_with("AF_XDP"));
+        for mechanism in possible {
+            let Some(obstacle) = mechanism.obstacle else {
+                outcomes
+                    .push(("mechanism", ok(format!("{}, as soon as a port opens {name}", mechanism.name))));
+                break;
+            };
+            let finding = format!("not {}: {}", mechanism.name, obstacle.reason);
+            outcomes.push(("mechanism", warn(finding, obstacle.remedy)));
+        }
+        Ok(outcomes)
+    }
+
+    /// The daemon's ports of an interface, each with its mechanism.
+    fn ports_of(&self, link: &LinkInfo) -> Vec<String> {
+        // An interface of another namespace can have the same name.
+        let is_link = |interface: &str, mac: &str| {
+            interface == link.name && link.mac.is_some_and(|own| Mac::from(own).to_string() == mac)
+        };
+        let ports = self.ports.iter();
+        let of_link =
+            ports.filter(|port| port.link.as_ref().is_some_and(|it| is_link(&it.interface, &it.mac)));
+        of_link.map(|port| format!("{}: {}, {}", port.name, port.kind, port.mode)).collect()
+    }
 }
 
 /// Checks whether the host's stack uses an interface.

@@ -135,6 +135,7 @@ impl Start {
             queues: self.queues,
             packed: self.packed,
             accelerator: self.accel,
+            ..VmConfig::default()
         };
         let mut machine = VirtualMachine::start(&plan, &kernel, self.detach)?;
         guest.note(|record| record.process = machine.process)?;

@@ -9,18 +9,24 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::{RefusedFrames, Waiting};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
+use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::shared::{SlotWord, prefetch_write};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use super::super::rings::ProducerRing;
+use super::super::umem::TX_REQUEST_BYTES;
 use super::{Attachment, Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
 use crate::nic::set_up_again;
 
 /// Maximum number of descriptors of a frame to send. The kernel builds a packet from this many (`MAX_SKB_FRAGS` of
 /// linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
+/// `XDP_TX_METADATA`: a request lies in front of the frame.
+const WITH_REQUEST: XdpDescOptions = XdpDescOptions::from_bits_retain(1 << 1);
+/// `XDP_TXMD_FLAGS_CHECKSUM`: the request is to fill in the checksum.
+const CHECKSUM_REQUEST: u64 = 1 << 1;
 /// Number of calls without progress between two checks of the link, in zero-copy mode.
 const KICKS_PER_CHECK: u32 = 64;
 /// Maximum number of calls for one batch. A batch usually takes one call, or one for 32 frames on a kernel without
@@ -86,6 +92,12 @@ impl XdpQueue {
                         return kick;
                     }
                     self.attachment.link.doubt();
+                }
+                // A program that shares the region spoiled a request, with which the kernel takes no frame. Linux 6.18
+                // completes its buffer all the same, so it is called again before the buffer can be used anew.
+                Err(Errno::INVAL) if self.attachment.leaves_checksums => {
+                    self.withdraw_requests();
+                    continue;
                 }
                 // The ring has more frames than one call sends, there is no room for completions, or the kernel is
                 // short of memory.
@@ -218,6 +230,18 @@ impl XdpQueue {
         unsafe { self.socket.tx.change_untaken(move_out) };
     }
 
+    /// Takes back the requests in front of frames that the kernel has not taken. These frames leave as they are, and no
+    /// more frames with open checksums come.
+    #[cold]
+    fn withdraw_requests(&mut self) {
+        self.is_spoiled = true;
+        let without = |descriptor: XdpDesc| {
+            Some(XdpDesc { options: descriptor.options.difference(WITH_REQUEST), ..descriptor })
+        };
+        // SAFETY: as in `give_up_untaken`: requests exist only in copy mode.
+        unsafe { self.socket.tx.change_untaken(without) };
+    }
+
     /// Room on the tx ring, entries. If it is less than `wanted`, completions are reaped and the kernel is called
     /// first.
     pub(super) fn tx_room(&mut self, wanted: u32) -> u32 {
@@ -268,8 +292,12 @@ impl XdpQueue {
 
     #[inline]
     fn put(&mut self, buffer: u32, len: usize, more: bool) {
-        let options = if more { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
-        let addr = self.umem.address(buffer);
+        self.put_at(self.umem.address(buffer), len, more, XdpDescOptions::empty());
+    }
+
+    #[inline]
+    fn put_at(&mut self, addr: u64, len: usize, more: bool, mut options: XdpDescOptions) {
+        options.set(XdpDescOptions::XDP_PKT_CONTD, more);
         self.socket.tx.put_all(&[XdpDesc { addr, len: len as u32, options }], |&descriptor| descriptor);
     }
 
@@ -286,7 +314,7 @@ impl XdpQueue {
     ) -> usize {
         let is_whole = batch.is_whole(frames);
         let put = match (lends, gives) {
-            _ if !batch.is_single() => return 0,
+            _ if !batch.is_single() || batch.is_unfinished() => return 0,
             (true, _) if is_whole => self.lend_all(batch),
             (true, _) => return 0,
             (false, true) if batch.is_all_sole() => self.exchange_singles(batch, frames),
@@ -409,10 +437,25 @@ impl XdpQueue {
         Ok(())
     }
 
-    /// Copies a frame into free own buffers.
-    pub(super) fn put_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
+    /// Copies a frame into free own buffers. If its checksum is open, a request to fill it in lies in front of it, in the
+    /// same buffer: the bytes in front of a buffer can belong to a long frame in the buffer before.
+    pub(super) fn put_copy(
+        &mut self,
+        fragments: &[Fragment],
+        total: usize,
+        unfinished: Unfinished,
+    ) -> Result<(), DropCause> {
         let capacity = self.umem.capacity();
-        let needed = total.div_ceil(capacity).max(1);
+        let (front, options) = match unfinished.is_nothing() {
+            true => (0, XdpDescOptions::empty()),
+            false => (TX_REQUEST_BYTES, WITH_REQUEST),
+        };
+        let (start, offset) = unfinished.checksum_position();
+        // The kernel takes no frame whose checksum is not in its first buffer.
+        if front != 0 && usize::from(start) + usize::from(offset) + 2 > total.min(capacity - front) {
+            return Err(DropCause::BadOffload);
+        }
+        let needed = (front + total).div_ceil(capacity).max(1);
         if needed > MAX_TX_DESCRIPTORS || (needed > 1 && !self.attachment.multi_buffer) {
             return Err(DropCause::TooLong);
         }
@@ -422,12 +465,24 @@ impl XdpQueue {
         let mut gather = Gather::new(fragments.iter());
         for piece in 0..needed {
             let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
-            let len = (total - piece * capacity).min(capacity);
-            gather.fill(self.umem.bytes(buffer, len));
-            self.put(buffer, len, piece + 1 < needed);
+            let end = (front + total - piece * capacity).min(capacity);
+            let (begin, options) = if piece == 0 { (front, options) } else { (0, XdpDescOptions::empty()) };
+            let mut room = self.umem.bytes(buffer, end);
+            if begin != 0 {
+                room.write(checksum_request(start, offset).as_flattened());
+            }
+            gather.fill(room.skip(begin));
+            let address = self.umem.address(buffer) + begin as u64;
+            self.put_at(address, end - begin, piece + 1 < needed, options);
         }
         Ok(())
     }
+}
+
+/// Request to fill in a checksum that covers the bytes of a frame from `start` on, and lies `offset` bytes behind that.
+fn checksum_request(start: u16, offset: u16) -> [[u8; 8]; TX_REQUEST_BYTES / 8] {
+    let ([start0, start1], [offset0, offset1]) = (start.to_ne_bytes(), offset.to_ne_bytes());
+    [CHECKSUM_REQUEST.to_ne_bytes(), [start0, start1, offset0, offset1, 0, 0, 0, 0], [0; 8]]
 }
 
 /// Progress of a card at the last report.

@@ -19,7 +19,7 @@ fn a_program_of_others_is_replaced_only_by_force() {
         drop(theirs);
         assert_detached();
         let map = ringroad_bpf::map::XskMap::create(1).unwrap();
-        let program = ringroad_bpf::program::XdpProgram::to_sockets(&map, false).unwrap();
+        let program = ringroad_bpf::program::XdpProgram::to_sockets(&map, false, None).unwrap();
         let _link = ringroad_bpf::link::BpfLink::attach_xdp(
             &program,
             near,

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod failures;
+mod metadata;
 mod modes;
 mod zero_copy;
 
@@ -43,7 +44,10 @@ fn config(ifindex: u32, mode: AfXdpMode) -> XdpConfig {
         busy_poll_us: 0,
         force: false,
         may_zero_copy: false,
+        native_defect: None,
         multi_buffer: true,
+        leaves_checksums: false,
+        has_vlan_tags: false,
     }
 }
 

@@ -48,6 +48,20 @@ fn frames_pass_without_wakeups_and_with_busy_polling() {
 }
 
 #[test]
+fn native_mode_is_left_out_where_it_gives_no_whole_frames() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        let with = |mode| XdpConfig { native_defect: Some("frames are cut"), ..config(near, mode) };
+        let device = open(&with(AfXdpMode::Auto)).unwrap();
+        assert!(device.mode.starts_with("AF_XDP copy, generic ("), "{}", device.mode);
+        assert!(device.mode.contains("copy, native: frames are cut"), "{}", device.mode);
+        drop(device);
+        let error = open(&with(AfXdpMode::Native)).unwrap_err().to_string();
+        assert!(error.contains("frames are cut") && error.ends_with("choose mode=generic"), "{error}");
+    });
+}
+
+#[test]
 fn auto_takes_the_best_mode_and_reports_what_was_refused() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);

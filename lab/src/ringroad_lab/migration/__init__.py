@@ -1,0 +1,1 @@
+"""A guest that migrates between two switches while a station sends to it."""
