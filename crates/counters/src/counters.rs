@@ -214,6 +214,9 @@ statistics! {
         violations = "Rings stopped because a program broke a rule",
         /// Times that the datapath woke the program.
         wakeups = "Times that the datapath woke a program",
+        /// Frames put into the port without a copy of their bytes: by exchange of buffers, or from where they lay.
+        #[serde(default)]
+        uncopied_frames = "Frames that the datapath put here without a copy of their bytes",
     }
     waiting {
         /// Frames put into an interface's ring that its driver has not taken; not among the delivered frames.

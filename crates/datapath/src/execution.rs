@@ -543,6 +543,7 @@ fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) -> Delivery {
     let delivery = queue.port.deliver(batch, frames);
     debug_assert_eq!(delivery.frames + delivery.dropped.total() + delivery.taken_over, frames.len() as u32);
     queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
+    queue.counters.uncopied_frames(delivery.uncopied.into());
     queue.counters.dropped(&delivery.dropped);
     delivery
 }

@@ -51,6 +51,8 @@ pub struct Delivery {
     pub frames: u32,
     /// Bytes of these frames.
     pub bytes: u64,
+    /// Number of those of these frames whose bytes were not copied.
+    pub uncopied: u32,
     /// Frames that were not put into the port, by cause.
     pub dropped: DropTally,
     /// Frames that the queue took over: it puts them into the port or drops them later, and counts them itself at that

@@ -25,6 +25,8 @@ class CounterReport(TypedDict):
     """Times that the program broke a rule of shared memory; each stopped a ring."""
     wakeups: int
     """Times that the datapath woke the program."""
+    uncopied_frames: int
+    """Frames put into the port without a copy of their bytes: by exchange of buffers, or from where they lay."""
     waiting_frames: int
     """Frames put into an interface's ring that its driver has not taken; not among the delivered frames."""
     hidden_frames: int

@@ -135,15 +135,18 @@ impl<'a> Pieces<'a> {
     /// Appends the segments of a descriptor's buffer.
     ///
     /// # Errors
-    /// [`RingFault`] if the chain gets too long, the buffer is for the other direction, or the buffer is not in the
-    /// memory.
+    /// [`RingFault`] if the chain gets too long, the buffer is only for reading but must be for writing, or the buffer
+    /// is not in the memory.
     #[inline]
     pub(crate) fn append(&mut self, descriptor: Descriptor) -> Result<(), RingFault> {
         self.bytes = self.bytes.saturating_add(descriptor.bytes);
         if self.access != BufferAccess::Write && self.bytes > MAX_CHAIN_BYTES {
             return Err(RingFault::TooLong);
         }
-        if (descriptor.flags & DESC_WRITE != 0) != (self.access == BufferAccess::Write) {
+        let is_writable = descriptor.flags & DESC_WRITE != 0;
+        // A frame to be sent may lie in a buffer that is marked for writing: DPDK marks its headers so in the tables of
+        // packed rings. Reading it harms nobody.
+        if self.access != BufferAccess::Read && is_writable != (self.access == BufferAccess::Write) {
             self.begin_answer()?;
         }
         let (mut guest, mut bytes) = (descriptor.address, descriptor.bytes);

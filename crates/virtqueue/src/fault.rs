@@ -27,7 +27,7 @@ pub enum RingFault {
         /// Length of the buffer, bytes.
         bytes: u32,
     },
-    /// A buffer is for reading but must be for writing, or the other way round.
+    /// A buffer that the device writes is for reading only, or the parts of a request are in the wrong order.
     #[error("a buffer is for the other direction")]
     Direction,
     /// A table was not negotiated, is within a table or in a chain, or has an invalid size.

@@ -256,6 +256,24 @@ fn a_request_has_a_part_to_read_and_then_a_part_to_write() {
     }
 }
 
+/// DPDK's driver marks the header of a frame so, in the tables of packed rings.
+#[test]
+fn a_frame_to_be_sent_may_lie_in_buffers_that_are_marked_for_writing() {
+    for is_packed in [false, true] {
+        let guest = Guest::new();
+        guest.offer(8, 0, &[0]);
+        for (index, buffer, bytes, kind) in [(0, 0, 12, DESC_WRITE | DESC_NEXT), (1, 100, 60, 0)] {
+            let flags = kind | if is_packed { DESC_AVAIL } else { 0 };
+            let (third, fourth) = if is_packed { (index, flags) } else { (flags, index + 1) };
+            guest.describe(DESCRIPTORS, index.into(), buffer, bytes, third, fourth);
+        }
+        let mut ring = guest.ring(&Guest::config(8, is_packed), if is_packed { 0x8000 } else { 0 });
+        let mut segments = Vec::new();
+        assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
+        assert_eq!(shape(&segments), [(0, 12), (100, 60)]);
+    }
+}
+
 #[test]
 fn the_driver_is_woken_only_on_request() {
     let guest = Guest::new();

@@ -401,7 +401,9 @@ impl PortQueue for XdpQueue {
             } else if total < ETHERNET_HEADER_BYTES {
                 Err(DropCause::TooShort)
             } else if in_place && self.fits_in_place(batch, frame) {
-                self.put_in_place(batch, frame, gives)
+                let result = self.put_in_place(batch, frame, gives);
+                delivery.uncopied += u32::from(result.is_ok());
+                result
             } else {
                 self.put_copy(batch.frame(frame), total, unfinished)
             };

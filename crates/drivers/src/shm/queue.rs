@@ -330,7 +330,9 @@ impl ShmQueue {
             let bytes = batch.frame_bytes(usize::from(frame)) as u64;
             let result = match fragments {
                 _ if given && batch.is_sole(usize::from(frame)) => {
-                    Self::put_exchanged(put, batch, usize::from(frame), used)
+                    let result = Self::put_exchanged(put, batch, usize::from(frame), used);
+                    delivery.uncopied += u32::from(result.is_ok());
+                    result
                 }
                 [single] if single.len() <= buffer_bytes => {
                     if used >= free {
@@ -428,7 +430,8 @@ impl ShmQueue {
                 (true, false) if batch.is_all_sole() => Self::exchange_singles(put, batch, frames, free),
                 (true, _) => (0, 0),
             };
-            let mut delivery = Delivery { frames: used, bytes, ..Delivery::default() };
+            let uncopied = if given { used } else { 0 };
+            let mut delivery = Delivery { frames: used, bytes, uncopied, ..Delivery::default() };
             let rest = behind(frames, used as usize);
             if rest.is_empty() {
                 return (used, delivery);

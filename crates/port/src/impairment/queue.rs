@@ -257,6 +257,7 @@ impl ImpairedQueue {
     fn count_undelivered(&self, delivery: &Delivery, frames: usize) {
         add(&self.record.passed, frames as u64);
         self.counters.delivered(u64::from(delivery.frames), delivery.bytes);
+        self.counters.uncopied_frames(delivery.uncopied.into());
         self.counters.dropped(&delivery.dropped);
     }
 

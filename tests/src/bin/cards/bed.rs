@@ -9,13 +9,16 @@ use ringroad::{OpenOptions, Port};
 use ringroad_netdev::link::{link_by_name, links};
 use ringroad_tests::command;
 use ringroad_tests::daemon::Daemon;
+use ringroad_tests::network::NetworkNamespace;
 use serde_json::Value;
 
-use crate::frames::{Frames, PassageError, SHORTEST};
-use crate::matrix::{CARDS, Driver, FAR, Mechanism, NEAR, Source};
+use crate::frames::{PassageFrames, PassageError, SHORTEST};
+use crate::matrix::{BEYOND, CARDS, Driver, FAR, InterfaceSource, Mechanism, NEAR, SECOND};
 
 /// Port of the switch that the near interface is.
 const PORT: &str = "vale0:near";
+/// Port of the switch that the second card is.
+const SECOND_PORT: &str = "vale0:second";
 /// Port of the program on the switch.
 const OWN: &str = "vale0:own";
 /// Time in which an event must have its effect: cards take seconds until their link is up, and the guest is slow.
@@ -39,7 +42,7 @@ pub(crate) struct Bed {
 
 /// Counters of the port beside those of the interface.
 #[derive(Debug, Clone, Copy)]
-struct Counts {
+struct PassageCounts {
     /// Frames that the port received and that it delivered.
     port: [u64; 2],
     /// Frames that the kernel counts as received and as sent.
@@ -48,7 +51,7 @@ struct Counts {
     driver: [Option<u64>; 2],
 }
 
-impl Counts {
+impl PassageCounts {
     /// Lists the counters of kernel and driver that differ from the frames that passed since `before`, as text.
     fn differences(&self, before: &Self, expected: [u64; 2]) -> Vec<String> {
         let mut differences = Vec::new();
@@ -76,19 +79,17 @@ impl Bed {
         }
         let mut bed = Self { daemon: Daemon::start(), tap: None, driver, mechanism, exchanges: 0 };
         match driver.source {
-            Source::Cards { .. } => {
-                for (address, name) in CARDS.into_iter().zip([NEAR, FAR]) {
-                    name_card(address, name)?;
-                }
+            InterfaceSource::Cards { .. } => {
+                CARDS.into_iter().try_for_each(|(name, _)| name_card(name))?;
             }
-            Source::Commands(commands) | Source::Ending(commands) => {
+            InterfaceSource::Commands(commands) | InterfaceSource::Ending(commands) => {
                 // An earlier row has left its interfaces.
                 for name in [NEAR, FAR, "below", "under"] {
                     let _ = ip(&format!("link delete {name}"));
                 }
                 commands.iter().try_for_each(|command| ip(command))?;
             }
-            Source::Tap => {
+            InterfaceSource::Tap => {
                 let tap = Daemon::start();
                 finish(tap.ringroad(&["attach", "vale0:tap", "--driver", &format!("tap:{NEAR}")]))?;
                 bed.tap = Some(tap);
@@ -103,14 +104,14 @@ impl Bed {
 
     /// Whether frames end in the near interface.
     fn is_ending(&self) -> bool {
-        matches!(self.driver.source, Source::Ending(_))
+        matches!(self.driver.source, InterfaceSource::Ending(_))
     }
 
     /// Names of the interfaces at both ends of the cable, as far as they are interfaces.
     fn ends(&self) -> Vec<&'static str> {
         match self.driver.source {
-            Source::Tap | Source::Ending(_) => vec![NEAR],
-            Source::Cards { .. } | Source::Commands(_) => vec![NEAR, FAR],
+            InterfaceSource::Tap | InterfaceSource::Ending(_) => vec![NEAR],
+            InterfaceSource::Cards { .. } | InterfaceSource::Commands(_) => vec![NEAR, FAR],
         }
     }
 
@@ -153,8 +154,8 @@ impl Bed {
     pub(crate) fn renew(&mut self) -> Result<(), String> {
         // The event may have ended the port.
         let _ = self.detach();
-        if matches!(self.driver.source, Source::Cards { .. }) {
-            name_card(CARDS[0], NEAR)?;
+        if self.has_cards() {
+            name_card(NEAR)?;
         }
         ip(&format!("link set {NEAR} down"))?;
         self.set_mtu(USUAL_MTU)?;
@@ -180,7 +181,7 @@ impl Bed {
     /// Carries `count` frames of these lengths in each direction. Where frames end in the interface, they only leave.
     fn exchange(&mut self, lengths: &[usize], count: usize) -> Result<(), PassageError> {
         self.exchanges += 1;
-        let frames = Frames { source: 1, exchange: self.exchanges, lengths, count };
+        let frames = PassageFrames { source: 1, exchange: self.exchanges, lengths, count };
         if self.is_ending() {
             let mut own = open(&self.daemon, OWN)?;
             let before = self.counts()?.kernel[1];
@@ -193,11 +194,11 @@ impl Bed {
         }
         let mut far = match &self.tap {
             Some(tap) => open(tap, "vale0:far")?,
-            None => open(&self.daemon, &format!("packet:{FAR}@promisc=1,immediate=1"))?,
+            None => packet_port(&self.daemon, FAR)?,
         };
         let mut own = open(&self.daemon, OWN)?;
         frames.carry(&mut own, &mut far)?;
-        Frames { source: 2, ..frames }.carry(&mut far, &mut own)
+        PassageFrames { source: 2, ..frames }.carry(&mut far, &mut own)
     }
 
     /// Waits until the port tells no error, and frames up to this length pass whole in both directions.
@@ -217,6 +218,65 @@ impl Bed {
                 (passed, None) => passed.map(|()| None).map_err(|error| error.to_string()),
             }
         })
+    }
+
+    /// Whether the driver has emulated cards.
+    pub(crate) fn has_cards(&self) -> bool {
+        matches!(self.driver.source, InterfaceSource::Cards { .. })
+    }
+
+    /// Puts a second card on the switch, in the region of the first, and carries frames between the far ends of both
+    /// cables. The switch must not copy a byte of them.
+    pub(crate) fn forward_uncopied(&mut self) -> Result<(), String> {
+        const COUNT: usize = 200;
+        let driver = format!("{}@share={PORT}", self.mechanism.port.replace(NEAR, SECOND));
+        finish(self.daemon.ringroad(&["attach", SECOND_PORT, "--take", "--driver", &driver]))?;
+        self.exchanges += 1;
+        let frames = PassageFrames {
+            source: 1,
+            exchange: self.exchanges,
+            lengths: &[SHORTEST, 777, USUAL_LONGEST],
+            count: COUNT,
+        };
+        let mut ends = [FAR, BEYOND].map(|name| packet_port(&self.daemon, name));
+        let [Ok(far), Ok(beyond)] = &mut ends else {
+            return Err(ends.into_iter().find_map(Result::err).unwrap_or_default());
+        };
+        let carried =
+            frames.carry(beyond, far).and_then(|()| PassageFrames { source: 2, ..frames }.carry(far, beyond));
+        carried.map_err(|error| format!("between two cards: {error}"))?;
+        drop(ends);
+        for name in [PORT, SECOND_PORT] {
+            let counters = self.daemon.port(name).ok_or_else(|| format!("the port {name} is gone"))?.counters;
+            let (delivered, uncopied) = (counters.delivered_frames, counters.uncopied_frames);
+            // The first port has delivered others before.
+            if uncopied < COUNT as u64 || (name == SECOND_PORT && delivered != uncopied) {
+                return Err(format!("of {delivered} frames delivered to {name} {uncopied} were not copied"));
+            }
+        }
+        finish(self.daemon.ringroad(&["detach", SECOND_PORT])).map(drop)
+    }
+
+    /// Waits until the kernel passes packets between both cards without a port. Returns whether it does.
+    pub(crate) fn passes_without_port(&self) -> Result<bool, String> {
+        // Between two interfaces of one namespace the kernel takes a shortcut.
+        let beyond = NetworkNamespace::new();
+        ip(&format!("link set {FAR} netns {}", beyond.name()))?;
+        for arguments in ["address add 192.0.2.2/24 dev far", "link set far up"] {
+            ip(&format!("-n {} {arguments}", beyond.name()))?;
+        }
+        ip(&format!("address add 192.0.2.1/24 dev {NEAR}"))?;
+        let ping = || {
+            let mut command = Command::new("ping");
+            command.args(["-c", "1", "-W", "1", "192.0.2.2"]);
+            finish(command)
+        };
+        let passes = eventually_within(Duration::from_secs(20), ping).is_ok();
+        ip(&format!("address flush dev {NEAR}"))?;
+        drop(beyond);
+        // The kernel returns the card some time after the end of the namespace.
+        eventually(|| name_card(FAR))?;
+        Ok(passes)
     }
 
     /// Carries frames of these lengths without a loss, and compares the counters. Returns remarks.
@@ -246,11 +306,11 @@ impl Bed {
         }
     }
 
-    fn counts(&self) -> Result<Counts, String> {
+    fn counts(&self) -> Result<PassageCounts, String> {
         let counters = self.port()?.counters;
         let statistics = link_by_name(NEAR).map_err(|error| error.to_string())?.statistics;
         let driver = settings("-S").unwrap_or_default();
-        Ok(Counts {
+        Ok(PassageCounts {
             port: [counters.received_frames, counters.delivered_frames],
             kernel: [statistics.rx_packets, statistics.tx_packets],
             driver: ["rx_packets", "tx_packets"]
@@ -276,9 +336,22 @@ fn open(daemon: &Daemon, name: &str) -> Result<Port, String> {
     Port::open_with(name, &options).map_err(|error| format!("cannot open {name}: {error}"))
 }
 
+/// Opens the interface at the far end of a cable, beside the kernel's stack.
+fn packet_port(daemon: &Daemon, name: &str) -> Result<Port, String> {
+    open(daemon, &format!("packet:{name}@promisc=1,immediate=1"))
+}
+
 /// Tries until it succeeds, or returns the last failure once the time is over.
-pub(crate) fn eventually<T>(mut f: impl FnMut() -> Result<T, String>) -> Result<T, String> {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn eventually<T>(f: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    eventually_within(PATIENCE, f)
+}
+
+/// Tries for `patience` as [`eventually`] does.
+fn eventually_within<T>(
+    patience: Duration,
+    mut f: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let end = Instant::now() + patience;
     loop {
         match f() {
             Err(_) if Instant::now() < end => std::thread::sleep(INTERVAL),
@@ -287,10 +360,11 @@ pub(crate) fn eventually<T>(mut f: impl FnMut() -> Result<T, String>) -> Result<
     }
 }
 
-/// Gives the card with this address its name, and sets it up.
-pub(crate) fn name_card(address: [u8; 6], name: &str) -> Result<(), String> {
+/// Gives a card its name, and sets it up.
+pub(crate) fn name_card(name: &str) -> Result<(), String> {
+    let address = CARDS.into_iter().find(|(own, _)| *own == name).map(|(_, address)| address);
     let links = links().map_err(|error| error.to_string())?;
-    let card = links.into_iter().find(|link| link.mac == Some(address) && link.kind.is_none());
+    let card = links.into_iter().find(|link| link.mac == address && link.kind.is_none());
     let card = card.ok_or_else(|| format!("the guest has no card for {name}"))?;
     if card.name != name {
         ip(&format!("link set {} down", card.name))?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::bed::{Bed, USUAL_LONGEST, USUAL_MTU, device, ethtool, eventually, ip, name_card, settings};
-use crate::matrix::{CARDS, NEAR};
+use crate::matrix::NEAR;
 
 /// What an event showed: a remark for users, or what is wrong.
 type Finding = Result<Option<String>, String>;
@@ -140,13 +140,42 @@ fn reset(bed: &mut Bed) -> Finding {
     let Some(file) = device().map(|device| device.join("reset")).filter(|file| file.exists()) else {
         return Ok(None);
     };
-    fs::write(&file, "1").map_err(|error| format!("{}: {error}", file.display()))?;
-    let Some(reason) = bed.await_passage_or_reason(USUAL_LONGEST)? else { return Ok(None) };
-    ip(&format!("link set {NEAR} down"))?;
-    ip(&format!("link set {NEAR} up"))?;
+    let reset = || fs::write(&file, "1").map_err(|error| format!("{}: {error}", file.display()));
+    reset()?;
+    let reason = match bed.await_passage_or_reason(USUAL_LONGEST) {
+        Ok(None) => return Ok(None),
+        Ok(Some(reason)) => reason,
+        Err(lost) => {
+            // Drivers that do not notice such a reset lose the card without a port, too.
+            bed.detach()?;
+            restart_link()?;
+            if !bed.passes_without_port()? {
+                return Err(format!("{lost}; without a port the card passes nothing either"));
+            }
+            reset()?;
+            let passes = bed.passes_without_port()?;
+            restart_link()?;
+            bed.attach("")?;
+            bed.await_passage(USUAL_LONGEST)?;
+            return match passes {
+                true => Err(lost),
+                false => Ok(Some(
+                    "after a reset below its driver the card passes nothing, without a port neither, until its link \
+                     goes down and up"
+                        .to_owned(),
+                )),
+            };
+        }
+    };
+    restart_link()?;
     bed.await_passage(USUAL_LONGEST)
         .map_err(|error| format!("{error}; the remedy of \"{reason}\" has not helped"))?;
     Ok(Some("after a reset of the device the port names the remedy, which helps".to_owned()))
+}
+
+fn restart_link() -> Result<(), String> {
+    ip(&format!("link set {NEAR} down"))?;
+    ip(&format!("link set {NEAR} up"))
 }
 
 /// Takes the driver from the card, and gives it back.
@@ -161,7 +190,7 @@ fn unbind(bed: &mut Bed) -> Finding {
     tell("unbind")?;
     await_reason(bed)?;
     tell("bind")?;
-    eventually(|| name_card(CARDS[0], NEAR))?;
+    eventually(|| name_card(NEAR))?;
     bed.await_passage(USUAL_LONGEST)?;
     Ok(None)
 }

@@ -48,7 +48,7 @@ impl From<String> for PassageError {
 /// Frames of one exchange. A station sends them in turn to another station, to a station that does not exist, to a
 /// group, and to all, in several flows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frames<'a> {
+pub(crate) struct PassageFrames<'a> {
     /// Number of the sending station: 1 is on the switch, 2 at the far end of the cable.
     pub(crate) source: u8,
     /// Number of the exchange: late frames of an earlier exchange have another one.
@@ -59,7 +59,7 @@ pub(crate) struct Frames<'a> {
     pub(crate) count: usize,
 }
 
-impl Frames<'_> {
+impl PassageFrames<'_> {
     /// Sends the frames and compares those that arrive.
     pub(crate) fn carry(&self, from: &mut Port, to: &mut Port) -> Result<(), PassageError> {
         let mut arrived = vec![false; self.count];
@@ -189,8 +189,8 @@ fn ipv4_header(packet_bytes: u16, source: [u8; 2], destination: [u8; 2]) -> [u8;
 mod tests {
     use super::*;
 
-    fn frames(lengths: &[usize]) -> Frames<'_> {
-        Frames { source: 1, exchange: 7, lengths, count: 8 }
+    fn frames(lengths: &[usize]) -> PassageFrames<'_> {
+        PassageFrames { source: 1, exchange: 7, lengths, count: 8 }
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         for wrong in [&shifted, &damaged, &long[..1024].to_vec(), &long[1024..].to_vec(), &vec![0; 10]] {
             assert!(matches!(frames.judge(wrong), Err(PassageError::Other(_))), "{} bytes", wrong.len());
         }
-        let earlier = Frames { exchange: 6, ..frames };
+        let earlier = PassageFrames { exchange: 6, ..frames };
         assert_eq!(frames.judge(&earlier.frame(3)).unwrap(), None);
     }
 

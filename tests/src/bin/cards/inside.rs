@@ -7,7 +7,7 @@ use crate::bed::{Bed, USUAL_LONGEST, USUAL_MTU};
 use crate::events::EVENTS;
 use crate::frames::{PassageError, SHORTEST};
 use crate::matrix::{AUTO, Driver, Mechanism};
-use crate::row::{Outcome, Row};
+use crate::row::{RowOutcome, MatrixRow};
 
 /// Word in front of a row, by which the program outside knows it.
 pub(crate) const MARK: &str = "@row ";
@@ -21,11 +21,11 @@ pub(crate) fn run(driver: &'static Driver, mechanism: &'static Mechanism) {
     judgement.wrong.extend(failed.err());
     let Judgement { refused, wrong, remarks } = judgement;
     let (outcome, reasons) = match refused {
-        _ if !wrong.is_empty() => (Outcome::Wrong, wrong),
-        Some(reason) => (Outcome::Refused, vec![reason]),
-        None => (Outcome::Whole, Vec::new()),
+        _ if !wrong.is_empty() => (RowOutcome::Wrong, wrong),
+        Some(reason) => (RowOutcome::Refused, vec![reason]),
+        None => (RowOutcome::Whole, Vec::new()),
     };
-    let row = Row {
+    let row = MatrixRow {
         driver: driver.name.to_owned(),
         mechanism: mechanism.name.to_owned(),
         kernel,
@@ -68,6 +68,10 @@ impl Judgement {
         let remarks = bed.carry(&lengths, 400).map_err(|error| error.to_string())?;
         self.remarks.extend(remarks);
         println!("all frames are whole");
+        if bed.has_cards() && mechanism.port.starts_with("xdp:") {
+            bed.forward_uncopied()?;
+            println!("the switch copies no frame between two cards");
+        }
         if mechanism.name != AUTO {
             self.go_through_events(&mut bed)?;
             self.try_long_frames(&mut bed)?;

@@ -1,4 +1,4 @@
-//! A guest with two cards of a driver, in which rows of the matrix are judged.
+//! A guest with the cards of a driver, in which rows of the matrix are judged.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use crate::bed::finish;
 use crate::inside::MARK;
-use crate::matrix::{CARDS, Driver, Mechanism, Source};
-use crate::row::{Row, today};
+use crate::matrix::{CARDS, Driver, Mechanism, InterfaceSource};
+use crate::row::{MatrixRow, today};
 
 /// Time limit for a guest to boot without KVM.
 const BOOT: Duration = Duration::from_secs(300);
@@ -30,14 +30,14 @@ const ROW: Duration = Duration::from_secs(900);
 const MEMORY_MIB: u32 = 1536;
 
 /// A running guest.
-pub(crate) struct Machine {
+pub(crate) struct CardGuest {
     vm: VirtualMachine,
     channel: CommandChannel,
     is_usable: bool,
     _folder: TempDir,
 }
 
-impl Machine {
+impl CardGuest {
     /// Boots a guest for a driver, with QEMU and kernel from the unpacked `packages`.
     pub(crate) fn start(driver: &'static Driver, packages: &Path) -> Result<Self, String> {
         let began = Instant::now();
@@ -47,9 +47,14 @@ impl Machine {
         let modules =
             driver.modules.iter().chain(&["af_packet"]).map(|module| (*module).to_owned()).collect();
         let cards = match driver.source {
-            Source::Cards { model, is_express } => {
-                let card = |mac| EmulatedCard { model: model.to_owned(), is_express, mac, hub: 0 };
-                CARDS.map(card).to_vec()
+            InterfaceSource::Cards { model, is_express } => {
+                let card = |(number, (_, mac))| EmulatedCard {
+                    model: model.to_owned(),
+                    is_express,
+                    mac,
+                    hub: number / 2,
+                };
+                (0..).zip(CARDS).map(card).collect()
             }
             _ => Vec::new(),
         };
@@ -79,7 +84,7 @@ impl Machine {
     }
 
     /// Judges a row in the guest.
-    pub(crate) fn row(&mut self, driver: &'static Driver, mechanism: &'static Mechanism) -> Row {
+    pub(crate) fn row(&mut self, driver: &'static Driver, mechanism: &'static Mechanism) -> MatrixRow {
         let script = format!(
             "export PATH=/opt:$PATH RINGROAD_BIN_DIR=/opt; cards --inside --driver {} --mechanism {}",
             driver.name, mechanism.name
@@ -94,7 +99,7 @@ impl Machine {
                 Err(GuestError::Interrupted) => format!("the row did not end within {} s", ROW.as_secs()),
                 Err(error) => error.to_string(),
             };
-            Row::wrong(driver, mechanism, format!("{why}; the console: {}", self.vm.last_words()))
+            MatrixRow::wrong(driver, mechanism, format!("{why}; the console: {}", self.vm.last_words()))
         })
     }
 
@@ -141,7 +146,7 @@ struct Output {
     driver: &'static Driver,
     mechanism: &'static Mechanism,
     line: Vec<u8>,
-    row: Option<Row>,
+    row: Option<MatrixRow>,
 }
 
 impl Write for Output {
@@ -152,7 +157,7 @@ impl Write for Output {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
             match line.strip_prefix(MARK).map(serde_json::from_str) {
                 // The guest's clock can be wrong.
-                Some(row) => self.row = row.ok().map(|row: Row| Row { date: today(), ..row }),
+                Some(row) => self.row = row.ok().map(|row: MatrixRow| MatrixRow { date: today(), ..row }),
                 None => println!("{} {}: {line}", self.driver.name, self.mechanism.name),
             }
         }

@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
-use machine::Machine;
+use machine::CardGuest;
 use matrix::{DRIVERS, Driver, MECHANISMS, Mechanism};
-use row::{Outcome, Row};
+use row::{RowOutcome, MatrixRow};
 
 /// Run the matrix of drivers and mechanisms in guests with emulated cards
 #[derive(Debug, Parser)]
@@ -103,17 +103,17 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
         }
     }
     println!("\n{}", row::summary(&rows));
-    Ok(rows.iter().all(|row| row.outcome != Outcome::Wrong))
+    Ok(rows.iter().all(|row| row.outcome != RowOutcome::Wrong))
 }
 
 /// Runs the chosen rows of a driver, in one guest as long as it lives.
-fn rows_of(driver: &'static Driver, arguments: &Arguments, packages: &Path, earlier: &[Row]) -> Vec<Row> {
+fn rows_of(driver: &'static Driver, arguments: &Arguments, packages: &Path, earlier: &[MatrixRow]) -> Vec<MatrixRow> {
     let mut machine = None;
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<MatrixRow> = Vec::new();
     for mechanism in arguments.mechanisms() {
         let started = match machine.take() {
             Some(machine) => Ok(machine),
-            None => Machine::start(driver, packages),
+            None => CardGuest::start(driver, packages),
         };
         let mut row = match started {
             Ok(mut running) => {
@@ -121,7 +121,7 @@ fn rows_of(driver: &'static Driver, arguments: &Arguments, packages: &Path, earl
                 machine = running.is_usable().then_some(running);
                 row
             }
-            Err(why) => Row::wrong(driver, mechanism, why),
+            Err(why) => MatrixRow::wrong(driver, mechanism, why),
         };
         row.compare_with(earlier, &rows);
         println!("{} {}: {}", driver.name, mechanism.name, row.text());

@@ -4,8 +4,16 @@
 pub(crate) const NEAR: &str = "near";
 /// Name of the interface at the other end of its cable.
 pub(crate) const FAR: &str = "far";
-/// Hardware addresses of the emulated cards that become [`NEAR`] and [`FAR`].
-pub(crate) const CARDS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0xca, 1], [2, 0, 0, 0, 0xca, 2]];
+/// Names of the interfaces at both ends of a second cable, which emulated cards have.
+pub(crate) const SECOND: &str = "second";
+pub(crate) const BEYOND: &str = "beyond";
+/// Names of the emulated cards, two for each cable, with their hardware addresses.
+pub(crate) const CARDS: [(&str, [u8; 6]); 4] = [
+    (NEAR, [2, 0, 0, 0, 0xca, 1]),
+    (FAR, [2, 0, 0, 0, 0xca, 2]),
+    (SECOND, [2, 0, 0, 0, 0xca, 3]),
+    (BEYOND, [2, 0, 0, 0, 0xca, 4]),
+];
 
 /// A driver of network interfaces.
 #[derive(Debug)]
@@ -13,13 +21,13 @@ pub(crate) struct Driver {
     pub(crate) name: &'static str,
     /// Kernel modules of its interfaces.
     pub(crate) modules: &'static [&'static str],
-    pub(crate) source: Source,
+    pub(crate) source: InterfaceSource,
 }
 
 /// The way in which the guest gets [`NEAR`] and [`FAR`].
 #[derive(Debug)]
-pub(crate) enum Source {
-    /// Two cards of QEMU: QEMU's name with options, and whether they are for PCI Express.
+pub(crate) enum InterfaceSource {
+    /// Cards of QEMU: QEMU's name with options, and whether they are for PCI Express.
     Cards { model: &'static str, is_express: bool },
     /// These arguments of ip(8), a command each.
     Commands(&'static [&'static str]),
@@ -30,7 +38,7 @@ pub(crate) enum Source {
 }
 
 const fn card(name: &'static str, modules: &'static [&'static str], model: &'static str) -> Driver {
-    Driver { name, modules, source: Source::Cards { model, is_express: true } }
+    Driver { name, modules, source: InterfaceSource::Cards { model, is_express: true } }
 }
 
 /// All drivers, in the order of the table.
@@ -47,19 +55,19 @@ pub(crate) static DRIVERS: [Driver; 13] = [
     Driver {
         name: "rtl8139",
         modules: &["8139cp"],
-        source: Source::Cards { model: "rtl8139", is_express: false },
+        source: InterfaceSource::Cards { model: "rtl8139", is_express: false },
     },
     Driver {
         name: "veth",
         modules: &["veth"],
-        source: Source::Commands(&["link add near type veth peer name far"]),
+        source: InterfaceSource::Commands(&["link add near type veth peer name far"]),
     },
-    Driver { name: "tap", modules: &["tun"], source: Source::Tap },
-    Driver { name: "dummy", modules: &["dummy"], source: Source::Ending(&["link add near type dummy"]) },
+    Driver { name: "tap", modules: &["tun"], source: InterfaceSource::Tap },
+    Driver { name: "dummy", modules: &["dummy"], source: InterfaceSource::Ending(&["link add near type dummy"]) },
     Driver {
         name: "bond",
         modules: &["veth", "bonding"],
-        source: Source::Commands(&[
+        source: InterfaceSource::Commands(&[
             "link add below type veth peer name far",
             "link add near type bond mode active-backup miimon 100",
             "link set below master near",
@@ -68,7 +76,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
     Driver {
         name: "bridge",
         modules: &["veth", "bridge"],
-        source: Source::Commands(&[
+        source: InterfaceSource::Commands(&[
             "link add below type veth peer name far",
             "link add near type bridge mcast_snooping 0",
             "link set below master near",
@@ -78,7 +86,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
     Driver {
         name: "vlan",
         modules: &["veth", "8021q"],
-        source: Source::Commands(&[
+        source: InterfaceSource::Commands(&[
             "link add below type veth peer name under",
             "link add link below name near type vlan id 5",
             "link add link under name far type vlan id 5",
@@ -89,7 +97,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
     Driver {
         name: "macvlan",
         modules: &["veth", "macvlan"],
-        source: Source::Commands(&[
+        source: InterfaceSource::Commands(&[
             "link add below type veth peer name far",
             "link add link below name near type macvlan mode passthru",
             "link set below up",
@@ -127,8 +135,8 @@ mod tests {
     fn the_interface_of_each_mechanism_is_the_near_one() {
         assert!(MECHANISMS.iter().all(|mechanism| mechanism.port.contains(NEAR)));
         let made = DRIVERS.iter().filter_map(|driver| match driver.source {
-            Source::Commands(commands) => Some((commands, FAR)),
-            Source::Ending(commands) => Some((commands, NEAR)),
+            InterfaceSource::Commands(commands) => Some((commands, FAR)),
+            InterfaceSource::Ending(commands) => Some((commands, NEAR)),
             _ => None,
         });
         for (commands, end) in made {

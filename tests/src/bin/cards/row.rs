@@ -13,7 +13,7 @@ const END: &str = "<!-- end of the matrix of drivers -->";
 /// Judgement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum RowOutcome {
     /// All is as it must be.
     Whole,
     /// The mechanism was refused with a reason.
@@ -24,12 +24,12 @@ pub(crate) enum Outcome {
 
 /// A driver with a mechanism, and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct MatrixRow {
     pub(crate) driver: String,
     pub(crate) mechanism: String,
     /// Release of the guest's kernel; empty if there was no guest.
     pub(crate) kernel: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RowOutcome,
     /// The reason of the refusal, or what is wrong.
     pub(crate) reasons: Vec<String>,
     /// Findings that are right, and that users should know.
@@ -38,14 +38,14 @@ pub(crate) struct Row {
     pub(crate) date: String,
 }
 
-impl Row {
+impl MatrixRow {
     /// A row whose interface could not be judged.
     pub(crate) fn wrong(driver: &Driver, mechanism: &Mechanism, why: String) -> Self {
         Self {
             driver: driver.name.to_owned(),
             mechanism: mechanism.name.to_owned(),
             kernel: String::new(),
-            outcome: Outcome::Wrong,
+            outcome: RowOutcome::Wrong,
             reasons: vec![why],
             remarks: Vec::new(),
             date: today(),
@@ -55,9 +55,9 @@ impl Row {
     /// Result as text, in one line.
     pub(crate) fn text(&self) -> String {
         let outcome = match self.outcome {
-            Outcome::Whole => "whole",
-            Outcome::Refused => "refused",
-            Outcome::Wrong => "WRONG",
+            RowOutcome::Whole => "whole",
+            RowOutcome::Refused => "refused",
+            RowOutcome::Wrong => "WRONG",
         };
         let reasons =
             if self.reasons.is_empty() { String::new() } else { format!(": {}", self.reasons.join("; ")) };
@@ -68,18 +68,18 @@ impl Row {
     /// Makes the row wrong if it contradicts an earlier run, or the other rows of this driver in this run.
     pub(crate) fn compare_with(&mut self, earlier: &[Self], of_driver: &[Self]) {
         let before = earlier.iter().find(|row| row.is_of(self));
-        if let Some(before) = before.filter(|before| before.outcome == Outcome::Whole)
-            && self.outcome == Outcome::Refused
+        if let Some(before) = before.filter(|before| before.outcome == RowOutcome::Whole)
+            && self.outcome == RowOutcome::Refused
         {
-            self.outcome = Outcome::Wrong;
+            self.outcome = RowOutcome::Wrong;
             self.reasons.push(format!("it was whole on {}", before.date));
         }
         // A port of the bare name must take the best mechanism that works, and none that does not work whole.
-        let best = of_driver.iter().find(|row| row.outcome != Outcome::Refused);
-        if let Some(best) = best.filter(|_| self.mechanism == AUTO && self.outcome == Outcome::Whole) {
+        let best = of_driver.iter().find(|row| row.outcome != RowOutcome::Refused);
+        if let Some(best) = best.filter(|_| self.mechanism == AUTO && self.outcome == RowOutcome::Whole) {
             let mode = MECHANISMS.iter().find(|one| one.name == best.mechanism).map_or("", |one| one.mode);
-            if best.outcome == Outcome::Whole && !self.remarks.iter().any(|remark| remark.starts_with(mode)) {
-                self.outcome = Outcome::Wrong;
+            if best.outcome == RowOutcome::Whole && !self.remarks.iter().any(|remark| remark.starts_with(mode)) {
+                self.outcome = RowOutcome::Wrong;
                 self.reasons.push(format!("the best mechanism that works is {}", best.mechanism));
             }
         }
@@ -103,32 +103,32 @@ pub(crate) fn today() -> String {
 }
 
 /// Reads the rows of a file.
-pub(crate) fn read(path: &Path) -> Result<Vec<Row>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<MatrixRow>, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The rows of earlier runs, replaced and completed by those of this run, in the order of the table.
-pub(crate) fn merged(earlier: Vec<Row>, new: &[Row]) -> Vec<Row> {
-    let is_kept = |row: &Row| row.position().is_some() && !new.iter().any(|other| other.is_of(row));
-    let mut all: Vec<Row> = earlier.into_iter().filter(is_kept).collect();
+pub(crate) fn merged(earlier: Vec<MatrixRow>, new: &[MatrixRow]) -> Vec<MatrixRow> {
+    let is_kept = |row: &MatrixRow| row.position().is_some() && !new.iter().any(|other| other.is_of(row));
+    let mut all: Vec<MatrixRow> = earlier.into_iter().filter(is_kept).collect();
     all.extend_from_slice(new);
-    all.sort_by_key(Row::position);
+    all.sort_by_key(MatrixRow::position);
     all
 }
 
 /// Writes rows into a file.
-pub(crate) fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write(path: &Path, rows: &[MatrixRow]) -> Result<(), String> {
     let text = serde_json::to_string_pretty(rows).map_err(|error| error.to_string())? + "\n";
     std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// The table of the page, in Markdown.
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[MatrixRow]) -> String {
     let mut table = "| driver | kernel | mechanism | result | date |\n|---|---|---|---|---|\n".to_owned();
     for row in rows {
-        let Row { driver, kernel, mechanism, date, .. } = row;
+        let MatrixRow { driver, kernel, mechanism, date, .. } = row;
         let result = row.text().replace('|', "\\|");
         table += &format!("| {driver} | {kernel} | {mechanism} | {result} | {date} |\n");
     }
@@ -136,14 +136,14 @@ fn table(rows: &[Row]) -> String {
 }
 
 /// The page with the table between its two lines; `None` if the lines are missing.
-fn with_table(page: &str, rows: &[Row]) -> Option<String> {
+fn with_table(page: &str, rows: &[MatrixRow]) -> Option<String> {
     let begin = page.find(BEGIN)? + BEGIN.len();
     let end = begin + page.get(begin..)?.find(END)?;
     Some(format!("{}{}{}", &page[..begin], table(rows), &page[end..]))
 }
 
 /// Writes the table into the page.
-pub(crate) fn write_table(page: &Path, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write_table(page: &Path, rows: &[MatrixRow]) -> Result<(), String> {
     let failed = |what: &str, error: std::io::Error| format!("cannot {what} {}: {error}", page.display());
     let text = std::fs::read_to_string(page).map_err(|error| failed("read", error))?;
     let written = with_table(&text, rows)
@@ -152,11 +152,11 @@ pub(crate) fn write_table(page: &Path, rows: &[Row]) -> Result<(), String> {
 }
 
 /// The rows of a run as text.
-pub(crate) fn summary(rows: &[Row]) -> String {
-    let width = |text: fn(&Row) -> &str| rows.iter().map(|row| text(row).len()).max().unwrap_or(0);
+pub(crate) fn summary(rows: &[MatrixRow]) -> String {
+    let width = |text: fn(&MatrixRow) -> &str| rows.iter().map(|row| text(row).len()).max().unwrap_or(0);
     let (drivers, mechanisms) = (width(|row| &row.driver), width(|row| &row.mechanism));
     let line =
-        |row: &Row| format!("{:drivers$}  {:mechanisms$}  {}\n", row.driver, row.mechanism, row.text());
+        |row: &MatrixRow| format!("{:drivers$}  {:mechanisms$}  {}\n", row.driver, row.mechanism, row.text());
     rows.iter().map(line).collect()
 }
 
@@ -164,8 +164,8 @@ pub(crate) fn summary(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(driver: &str, mechanism: &str, outcome: Outcome) -> Row {
-        Row {
+    fn row(driver: &str, mechanism: &str, outcome: RowOutcome) -> MatrixRow {
+        MatrixRow {
             driver: driver.to_owned(),
             mechanism: mechanism.to_owned(),
             kernel: "7.2".to_owned(),
@@ -188,37 +188,37 @@ mod tests {
     #[test]
     fn new_rows_replace_earlier_ones_and_stand_in_the_order_of_the_matrix() {
         let earlier = vec![
-            row("veth", "auto", Outcome::Whole),
-            row("igb", "native", Outcome::Wrong),
-            row("gone", "native", Outcome::Whole),
+            row("veth", "auto", RowOutcome::Whole),
+            row("igb", "native", RowOutcome::Wrong),
+            row("gone", "native", RowOutcome::Whole),
         ];
-        let new = [row("igb", "native", Outcome::Whole), row("igb", "zero-copy", Outcome::Refused)];
+        let new = [row("igb", "native", RowOutcome::Whole), row("igb", "zero-copy", RowOutcome::Refused)];
         let all = merged(earlier, &new);
         let names: Vec<_> =
             all.iter().map(|row| (row.driver.as_str(), row.mechanism.as_str(), row.outcome)).collect();
         assert_eq!(
             names,
             [
-                ("igb", "zero-copy", Outcome::Refused),
-                ("igb", "native", Outcome::Whole),
-                ("veth", "auto", Outcome::Whole)
+                ("igb", "zero-copy", RowOutcome::Refused),
+                ("igb", "native", RowOutcome::Whole),
+                ("veth", "auto", RowOutcome::Whole)
             ]
         );
     }
 
     #[test]
     fn a_row_that_was_whole_may_not_be_refused_and_auto_takes_the_best_that_works() {
-        let mut refused = row("igb", "zero-copy", Outcome::Refused);
-        refused.compare_with(&[row("igb", "zero-copy", Outcome::Whole)], &[]);
+        let mut refused = row("igb", "zero-copy", RowOutcome::Refused);
+        refused.compare_with(&[row("igb", "zero-copy", RowOutcome::Whole)], &[]);
         assert_eq!(
             (refused.outcome, refused.reasons.as_slice()),
-            (Outcome::Wrong, &["it was whole on 2026-11-28".to_owned()][..])
+            (RowOutcome::Wrong, &["it was whole on 2026-11-28".to_owned()][..])
         );
-        let of_driver = [row("igb", "zero-copy", Outcome::Refused), row("igb", "native", Outcome::Whole)];
+        let of_driver = [row("igb", "zero-copy", RowOutcome::Refused), row("igb", "native", RowOutcome::Whole)];
         for (mode, outcome) in
-            [("AF_XDP copy, native", Outcome::Whole), ("AF_PACKET, TPACKET_V2", Outcome::Wrong)]
+            [("AF_XDP copy, native", RowOutcome::Whole), ("AF_PACKET, TPACKET_V2", RowOutcome::Wrong)]
         {
-            let mut auto = Row { remarks: vec![mode.to_owned()], ..row("igb", AUTO, Outcome::Whole) };
+            let mut auto = MatrixRow { remarks: vec![mode.to_owned()], ..row("igb", AUTO, RowOutcome::Whole) };
             auto.compare_with(&[], &of_driver);
             assert_eq!(auto.outcome, outcome, "{mode}");
         }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_table_stands_between_its_lines() {
         let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
-        let wrong = Row { reasons: vec!["a | b".to_owned()], ..row("igb", "native", Outcome::Wrong) };
+        let wrong = MatrixRow { reasons: vec!["a | b".to_owned()], ..row("igb", "native", RowOutcome::Wrong) };
         let written = with_table(&page, &[wrong]).unwrap();
         assert!(
             written.contains("| igb | 7.2 | native | WRONG: a \\| b | 2026-11-28 |\n<!-- end"),

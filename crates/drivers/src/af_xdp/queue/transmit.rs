@@ -322,6 +322,7 @@ impl XdpQueue {
             (false, false) => self.copy_singles(batch, frames),
         };
         delivery.frames += put as u32;
+        delivery.uncopied += if lends || gives { put as u32 } else { 0 };
         delivery.bytes += match is_whole && put == frames.len() {
             true => batch.bytes(),
             false => batch.bytes_of_listed(frames.get(..put).unwrap_or(frames)),
