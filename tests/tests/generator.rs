@@ -8,7 +8,8 @@ use std::process::Command;
 
 use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::await_conserved;
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::daemon::{Daemon, binary};
+use ringroad_tests::network::{NetworkNamespace, cable, is_root};
 use serde_json::Value;
 
 /// Time for the last frames to arrive, in seconds. A busy machine may be slow, and the commands always wait this long.
@@ -99,6 +100,28 @@ fn the_far_end_measures_the_sent_frames() {
         .sum();
     assert!(intervals.len() > 1 && counted <= 3000, "{} intervals, {counted} frames", intervals.len());
     await_conserved(&daemon);
+}
+
+#[test]
+fn latency_ends_when_a_frame_comes_to_its_interface_on_request() {
+    if !is_root() {
+        return;
+    }
+    let (outside, inside) = (NetworkNamespace::new(), NetworkNamespace::new());
+    cable(&outside, "outer", &inside, "inner", 1500, 1);
+    let ringroad = binary("ringroad").display().to_string();
+    let to = format!("packet:inner@netns={}", inside.name());
+    let gen_command = ["--json", "gen", "packet:outer", "--to", &to, "--rate", "2kpps", "--count", "200"];
+    for option in [None, Some("--port-times")] {
+        let mut command = outside.command(&[&ringroad]);
+        command.args(gen_command).args(["--drain", DRAIN_S]).args(option);
+        let output = run(command);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report = json(&output);
+        let arrivals = &report["loads"][0]["arrivals"][0];
+        assert_eq!(arrivals["delay"]["latency_ns"]["count"], 200, "{report}");
+        assert_eq!(report["ports"][1]["port_timed_frames"].as_u64(), option.map(|_| 200), "{report}");
+    }
 }
 
 #[test]

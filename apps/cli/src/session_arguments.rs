@@ -20,6 +20,10 @@ pub(crate) struct SessionArguments {
     /// Never sleep: the shortest latency, which takes a processor per thread
     #[arg(long)]
     busy: bool,
+    /// Measure latency up to the time at which a frame came to its interface, where the port's driver knows it
+    /// (packet:IF), instead of when this program saw the frame
+    #[arg(long)]
+    port_times: bool,
 }
 
 impl SessionArguments {
@@ -31,6 +35,7 @@ impl SessionArguments {
             cpus: cpus.to_vec(),
             burst: self.burst,
             busy: self.busy,
+            port_times: self.port_times,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::plan::{Load, MAX_WIRE_STREAMS, TestPlan, TestPlanError};
 use crate::queue_task::QueueTask;
 use crate::receiver::Receiver;
 use crate::sender::{LoadTotals, QueueLoad, QueueLoadState, Sender};
+use crate::session::SessionOptions;
 use crate::shared::{FrameCounter, Shared};
 
 /// A stream as one queue sends it. Signatures have its number, see [`WireNumbers`].
@@ -75,7 +76,7 @@ pub(crate) fn line_up(
     plan: &TestPlan,
     ports: Vec<OpenPort>,
     control: &Arc<Control>,
-    burst: u32,
+    options: &SessionOptions,
     start_ns: u64,
     first_number: u16,
 ) -> Result<(Vec<QueueTask>, Shared), SessionError> {
@@ -112,8 +113,8 @@ pub(crate) fn line_up(
         for (queue, queue_loads) in queues.into_iter().zip(queue_loads) {
             let counter = Arc::new(FrameCounter::default());
             counters.push(Arc::clone(&counter));
-            let receiver = Receiver::new(Arc::clone(&meter), forms, counter);
-            let sender = Sender::new(queue_loads, Arc::clone(control), burst);
+            let receiver = Receiver::new(Arc::clone(&meter), forms, counter, options.port_times);
+            let sender = Sender::new(queue_loads, Arc::clone(control), options.burst.clamp(1, 4096));
             tasks.push(QueueTask { port, queue, sender, receiver });
         }
         meters.push(meter);

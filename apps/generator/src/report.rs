@@ -48,6 +48,9 @@ pub struct PortResult {
     pub reconnections: Reconnections,
     /// Time for which frames were due and the ring had no room, ns, summed over the queues.
     pub blocked_ns: u64,
+    /// Number of received frames whose arrival times are the port's; absent if all are this program's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_timed_frames: Option<u64>,
     /// Counts of received frames that belong to no stream.
     pub received: PortCounts,
 }
@@ -137,6 +140,7 @@ impl SessionReport {
                 // All queues of a port report the same number.
                 reconnections: tasks().next_back().map(|task| task.reconnections).unwrap_or_default(),
                 blocked_ns: tasks().map(|task| task.blocked_ns).sum(),
+                port_timed_frames: tasks().map(|task| task.port_timed).sum(),
                 received: meters[index].port,
             }
         });

@@ -60,6 +60,9 @@ pub struct SessionOptions {
     pub burst: u32,
     /// Whether threads never sleep. They then have the least latency, and use a processor each.
     pub busy: bool,
+    /// Whether a frame arrives when it comes to its interface, where the port's driver knows this time (AF_PACKET), and
+    /// not when its thread sees it. Latency then has no part of this program's scheduling at the receiving side.
+    pub port_times: bool,
 }
 
 impl Default for SessionOptions {
@@ -70,6 +73,7 @@ impl Default for SessionOptions {
             cpus: Vec::new(),
             burst: DEFAULT_BURST_FRAMES,
             busy: false,
+            port_times: false,
         }
     }
 }
@@ -171,9 +175,8 @@ impl TestSession {
         first_wire_stream: u16,
     ) -> Result<Self, SessionError> {
         let mut clock = options.clock.reader();
-        let burst = options.burst.clamp(1, 4096);
         let control = Arc::new(Control::new(plan.loads.len()));
-        let (tasks, shared) = line_up(&plan, ports, &control, burst, clock.now_ns(), first_wire_stream)?;
+        let (tasks, shared) = line_up(&plan, ports, &control, options, clock.now_ns(), first_wire_stream)?;
         let inquiry = Arc::new(TotalsRequest::default());
         let worker = |tasks| SessionThread {
             tasks,

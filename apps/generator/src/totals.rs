@@ -28,6 +28,8 @@ pub(crate) struct TaskTotals {
     pub(crate) reconnections: Reconnections,
     /// Time for which frames were due and the ring had no room, ns.
     pub(crate) blocked_ns: u64,
+    /// Number of received frames whose arrival times are the port's; `None` if all are this program's.
+    pub(crate) port_timed: Option<u64>,
     pub(crate) queue_loads: Vec<QueueLoadRecord>,
 }
 
@@ -55,6 +57,7 @@ impl TaskTotals {
             unsent_slots: task.unsent_slots(),
             reconnections: task.queue.reconnections(),
             blocked_ns: task.sender.blocked_ns(),
+            port_timed: task.receiver.port_timed(),
             queue_loads: task.sender.queue_loads().iter().map(QueueLoadRecord::new).collect(),
         }
     }

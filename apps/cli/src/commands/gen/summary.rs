@@ -172,6 +172,9 @@ fn tell_port(port: &PortResult, report: &SessionReport, lines: &mut Vec<String>)
             told.push(format!("{} {what}", grouped(frames)));
         }
     }
+    if let Some(frames) = port.port_timed_frames {
+        told.push(format!("{} frames with the port's own arrival times", grouped(frames)));
+    }
     if port.blocked_ns > 0 {
         told.push(format!("waited {} for room in its ring", span(port.blocked_ns as f64)));
     }
