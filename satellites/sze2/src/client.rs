@@ -177,6 +177,13 @@ impl CardClient {
     /// # Errors
     /// [`CardError`].
     pub fn subscribe(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), CardError> {
+        // One reply has no room for the descriptors of all channels.
+        let receive = if receive == 0 { 0 } else { self.subscribe_at_once(receive, 0)?.0 };
+        let transmit = if transmit == 0 { 0 } else { self.subscribe_at_once(0, transmit)?.1 };
+        Ok((receive, transmit))
+    }
+
+    fn subscribe_at_once(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), CardError> {
         let unexpected = || CardError::Unexpected(self.path.clone());
         let (reply, descriptors) = self.ask(&CardRequest::Subscribe { receive, transmit })?;
         let CardReply::Subscribed { receive, transmit } = reply else { return Err(unexpected()) };

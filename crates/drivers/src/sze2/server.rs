@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringroad_control::fd_passing::MAX_DESCRIPTORS;
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
@@ -251,6 +252,11 @@ impl CardServer {
 
     fn subscribe(&self, session: &mut Session, receive: u32, transmit: u32) -> Result<Answer, String> {
         let Some(event) = session.event.clone() else { return Err("hello must come first".to_owned()) };
+        if (receive.count_ones() + 2 * transmit.count_ones()) as usize > MAX_DESCRIPTORS {
+            return Err("one reply has no room for so many channels: subscribe receive and transmit channels \
+                        by a request each"
+                .to_owned());
+        }
         let (mut given, mut descriptors) = ((0, 0), Vec::new());
         let channels = self.card.info().receive_channels;
         let is_there = |number: &u16| *number < channels;

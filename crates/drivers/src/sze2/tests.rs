@@ -485,9 +485,18 @@ fn a_channel_gets_a_new_buffer_without_losing_a_frame() {
 }
 
 #[test]
+fn a_program_subscribes_all_channels_of_a_card() {
+    let site = Testbed::new("@channels=32,buffer=128K,block=4K");
+    // Programs of before version 0.3 make one request.
+    let at_once = CardRequest::Subscribe { receive: u32::MAX, transmit: u32::MAX };
+    assert!(site.program().set(&at_once).unwrap_err().to_string().contains("by a request each"));
+    assert_eq!(site.started(u32::MAX, u32::MAX).subscribed(), (u32::MAX, u32::MAX));
+}
+
+#[test]
 fn the_status_of_a_card_with_the_longest_filter_is_one_message() {
     let site = Testbed::new("@channels=32,buffer=128K,block=4K");
-    let _card = site.started(0xFF, 0xFF);
+    let _card = site.started(u32::MAX, u32::MAX);
     let mut rules = "default allow 1\n#".to_owned();
     // A quotation mark takes two bytes of a message.
     rules.extend(std::iter::repeat_n('"', MAX_TEXT_BYTES - rules.len()));
