@@ -40,6 +40,7 @@ const SET_PROTOCOL_FEATURES: u32 = 16;
 const SET_VRING_ENABLE: u32 = 18;
 const SET_BACKEND_REQ_FD: u32 = 21;
 const GET_CONFIG: u32 = 24;
+const SET_CONFIG: u32 = 25;
 const SET_STATUS: u32 = 39;
 const GET_STATUS: u32 = 40;
 
@@ -316,6 +317,31 @@ fn the_driver_sets_the_frames_that_it_receives() {
     // A front end that has the control queue itself may acknowledge the commands.
     let mut guest = Guest::new(CARD & !NET_CTRL_VQ, 1);
     assert!(guest.gets(other, Some(9)));
+}
+
+#[test]
+fn the_driver_of_a_legacy_card_writes_its_address_into_the_configuration() {
+    let write = |offset: u32, bytes: &[u8]| [words(&[offset, bytes.len() as u32, 0]), bytes.to_vec()].concat();
+    let mut guest = Guest::new(CARD & !VERSION_1, 1);
+    guest.ask(SET_CONFIG, &write(0, &[2, 0, 0, 0, 0, 1]), &[]);
+    // Legacy drivers write byte by byte.
+    guest.ask(SET_CONFIG, &write(5, &[0x78]), &[]);
+    assert_eq!(guest.config()[..6], [2, 0, 0, 0, 0, 0x78]);
+    assert_eq!(guest.peer().address.map(|address| address.octets()), Some([2, 0, 0, 0, 0, 0x78]));
+    let group = [1, 0, 0, 0, 0, 1];
+    for (features, offset, bytes) in [
+        (CARD & !VERSION_1, 0, &group[..]),
+        (CARD & !VERSION_1, 6, &[0, 0]),
+        (CARD & !VERSION_1, 3, &group),
+        (CARD, 0, &STATION),
+    ] {
+        let mut guest = Guest::new(features, 1);
+        guest.send((SET_CONFIG, 1), &write(offset, bytes), &[]);
+        while guest.peer().is_connected {
+            guest.serve();
+        }
+        assert!(guest.peer().last_error.is_some(), "{offset}: {bytes:?}");
+    }
 }
 
 #[test]
