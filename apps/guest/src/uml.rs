@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -128,10 +128,11 @@ pub fn keep(folder: &Path, linux: &[OsString], stop: &AtomicBool) -> Result<(), 
     }
     // Its processes for programs of the guest are in its process group.
     in_own_session(&mut command);
-    // Linux ends its processes when it is asked to end. A kill would leave them behind.
+    // Linux ends most of its processes when it is asked to end. A kill would leave them behind.
     signal_at_callers_end(&mut command, Signal::TERM);
     let mut process = command.spawn().map_err(start)?;
     drop((console_end, commands_end));
+    let guard = Guard::start(process.id()).map_err(start)?;
     let output = [console.serve().map_err(start)?, commands.serve().map_err(start)?];
     if let Some(running) = ProcessIdentity::of(process.id()).and_then(ProcessIdentity::descriptor) {
         while !ends_within(&running, LONGEST_WAIT) {
@@ -145,13 +146,43 @@ pub fn keep(folder: &Path, linux: &[OsString], stop: &AtomicBool) -> Result<(), 
     }
     // A killed Linux leaves its processes behind. The group is Linux's as long as it is not waited for.
     let _ = process_group(&process).map(|group| kill_process_group(group, Signal::KILL));
+    guard.end();
     let _ = process.wait();
     // Nobody has the guest's ends any more, so these threads end, after the last output.
     output.into_iter().for_each(|thread| drop(thread.join()));
     Ok(())
 }
 
-fn process_group(process: &std::process::Child) -> Option<Pid> {
+/// A process that kills a process group when the keeper has been killed: some processes of Linux would stay, and keep
+/// the sockets of its cards open.
+struct Guard {
+    process: Child,
+    keeper: Option<ChildStdin>,
+}
+
+impl Guard {
+    /// Starts the guard of the process group `group`.
+    fn start(group: u32) -> io::Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        // The input ends with the keeper. A line from it means that the group has ended.
+        command.args(["-c", "read -r ended || kill -KILL -- \"-$0\"", &group.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        in_own_session(&mut command);
+        let mut process = command.spawn()?;
+        let keeper = process.stdin.take();
+        Ok(Self { process, keeper })
+    }
+
+    /// Ends the guard, because the group has ended. Its number may be given to another group soon.
+    fn end(mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            let _ = keeper.write_all(b"ended\n");
+        }
+        let _ = self.process.wait();
+    }
+}
+
+fn process_group(process: &Child) -> Option<Pid> {
     Pid::from_raw(process.id().cast_signed())
 }
 

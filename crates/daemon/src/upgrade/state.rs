@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn counters_survive_an_upgrade_from_and_to_daemons_with_other_events() {
-        let handed_over = r#"{"received":[1,2],"delivered":[3,4],"replicated":5,"dropped":[["no_space",6]],"violations":7,"wakeups":8}"#;
+        let handed_over = r#"{"received":[1,2],"delivered":[3,4],"replicated":5,"dropped":[["no_space",6]],"uncopied_frames":9,"violations":7,"wakeups":8}"#;
         let state: CountersState = serde_json::from_str(handed_over).unwrap();
         let counters = CounterSnapshot::from(&state);
         let mut expected = CounterSnapshot {
@@ -244,6 +244,7 @@ mod tests {
             replicated_frames: 5,
             violations: 7,
             wakeups: 8,
+            uncopied_frames: 9,
             ..CounterSnapshot::default()
         };
         expected.dropped[DropCause::NoSpace as usize] = 6;

@@ -54,7 +54,7 @@ impl CardGuest {
                     mac,
                     hub: number / 2,
                 };
-                (0..).zip(CARDS).map(card).collect()
+                (0_u16..).zip(CARDS).map(card).collect()
             }
             _ => Vec::new(),
         };
