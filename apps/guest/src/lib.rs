@@ -27,5 +27,6 @@ pub use error::GuestError;
 pub use kernel::Kernel;
 pub use record::{GuestKind, GuestRecord, GuestRegistry};
 pub use virtual_machine::{
-    Accelerator, EmulatedCard, GuestContents, MachineKind, NetworkDevice, UnpackedQemu, VirtualMachine, VmConfig,
+    Accelerator, EmulatedCard, GuestContents, MachineKind, NetworkDevice, UnpackedQemu, VirtualMachine,
+    VmConfig,
 };

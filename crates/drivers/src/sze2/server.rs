@@ -253,9 +253,11 @@ impl CardServer {
     fn subscribe(&self, session: &mut Session, receive: u32, transmit: u32) -> Result<Answer, String> {
         let Some(event) = session.event.clone() else { return Err("hello must come first".to_owned()) };
         if (receive.count_ones() + 2 * transmit.count_ones()) as usize > MAX_DESCRIPTORS {
-            return Err("one reply has no room for so many channels: subscribe receive and transmit channels \
+            return Err(
+                "one reply has no room for so many channels: subscribe receive and transmit channels \
                         by a request each"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         let (mut given, mut descriptors) = ((0, 0), Vec::new());
         let channels = self.card.info().receive_channels;

@@ -12,7 +12,7 @@ use ringroad_tests::daemon::Daemon;
 use ringroad_tests::network::NetworkNamespace;
 use serde_json::Value;
 
-use crate::frames::{PassageFrames, PassageError, SHORTEST};
+use crate::frames::{PassageError, PassageFrames, SHORTEST};
 use crate::matrix::{BEYOND, CARDS, Driver, FAR, InterfaceSource, Mechanism, NEAR, SECOND};
 
 /// Port of the switch that the near interface is.
@@ -347,10 +347,7 @@ pub(crate) fn eventually<T>(f: impl FnMut() -> Result<T, String>) -> Result<T, S
 }
 
 /// Tries for `patience` as [`eventually`] does.
-fn eventually_within<T>(
-    patience: Duration,
-    mut f: impl FnMut() -> Result<T, String>,
-) -> Result<T, String> {
+fn eventually_within<T>(patience: Duration, mut f: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let end = Instant::now() + patience;
     loop {
         match f() {

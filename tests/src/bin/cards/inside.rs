@@ -7,7 +7,7 @@ use crate::bed::{Bed, USUAL_LONGEST, USUAL_MTU};
 use crate::events::EVENTS;
 use crate::frames::{PassageError, SHORTEST};
 use crate::matrix::{AUTO, Driver, Mechanism};
-use crate::row::{RowOutcome, MatrixRow};
+use crate::row::{MatrixRow, RowOutcome};
 
 /// Word in front of a row, by which the program outside knows it.
 pub(crate) const MARK: &str = "@row ";

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::bed::finish;
 use crate::inside::MARK;
-use crate::matrix::{CARDS, Driver, Mechanism, InterfaceSource};
+use crate::matrix::{CARDS, Driver, InterfaceSource, Mechanism};
 use crate::row::{MatrixRow, today};
 
 /// Time limit for a guest to boot without KVM.

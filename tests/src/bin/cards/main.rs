@@ -23,7 +23,7 @@ use clap::builder::PossibleValuesParser;
 
 use machine::CardGuest;
 use matrix::{DRIVERS, Driver, MECHANISMS, Mechanism};
-use row::{RowOutcome, MatrixRow};
+use row::{MatrixRow, RowOutcome};
 
 /// Run the matrix of drivers and mechanisms in guests with emulated cards
 #[derive(Debug, Parser)]
@@ -107,7 +107,12 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
 }
 
 /// Runs the chosen rows of a driver, in one guest as long as it lives.
-fn rows_of(driver: &'static Driver, arguments: &Arguments, packages: &Path, earlier: &[MatrixRow]) -> Vec<MatrixRow> {
+fn rows_of(
+    driver: &'static Driver,
+    arguments: &Arguments,
+    packages: &Path,
+    earlier: &[MatrixRow],
+) -> Vec<MatrixRow> {
     let mut machine = None;
     let mut rows: Vec<MatrixRow> = Vec::new();
     for mechanism in arguments.mechanisms() {

@@ -63,7 +63,11 @@ pub(crate) static DRIVERS: [Driver; 13] = [
         source: InterfaceSource::Commands(&["link add near type veth peer name far"]),
     },
     Driver { name: "tap", modules: &["tun"], source: InterfaceSource::Tap },
-    Driver { name: "dummy", modules: &["dummy"], source: InterfaceSource::Ending(&["link add near type dummy"]) },
+    Driver {
+        name: "dummy",
+        modules: &["dummy"],
+        source: InterfaceSource::Ending(&["link add near type dummy"]),
+    },
     Driver {
         name: "bond",
         modules: &["veth", "bonding"],

@@ -78,7 +78,9 @@ impl MatrixRow {
         let best = of_driver.iter().find(|row| row.outcome != RowOutcome::Refused);
         if let Some(best) = best.filter(|_| self.mechanism == AUTO && self.outcome == RowOutcome::Whole) {
             let mode = MECHANISMS.iter().find(|one| one.name == best.mechanism).map_or("", |one| one.mode);
-            if best.outcome == RowOutcome::Whole && !self.remarks.iter().any(|remark| remark.starts_with(mode)) {
+            if best.outcome == RowOutcome::Whole
+                && !self.remarks.iter().any(|remark| remark.starts_with(mode))
+            {
                 self.outcome = RowOutcome::Wrong;
                 self.reasons.push(format!("the best mechanism that works is {}", best.mechanism));
             }
@@ -214,11 +216,13 @@ mod tests {
             (refused.outcome, refused.reasons.as_slice()),
             (RowOutcome::Wrong, &["it was whole on 2026-11-28".to_owned()][..])
         );
-        let of_driver = [row("igb", "zero-copy", RowOutcome::Refused), row("igb", "native", RowOutcome::Whole)];
+        let of_driver =
+            [row("igb", "zero-copy", RowOutcome::Refused), row("igb", "native", RowOutcome::Whole)];
         for (mode, outcome) in
             [("AF_XDP copy, native", RowOutcome::Whole), ("AF_PACKET, TPACKET_V2", RowOutcome::Wrong)]
         {
-            let mut auto = MatrixRow { remarks: vec![mode.to_owned()], ..row("igb", AUTO, RowOutcome::Whole) };
+            let mut auto =
+                MatrixRow { remarks: vec![mode.to_owned()], ..row("igb", AUTO, RowOutcome::Whole) };
             auto.compare_with(&[], &of_driver);
             assert_eq!(auto.outcome, outcome, "{mode}");
         }
@@ -227,7 +231,8 @@ mod tests {
     #[test]
     fn a_table_stands_between_its_lines() {
         let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
-        let wrong = MatrixRow { reasons: vec!["a | b".to_owned()], ..row("igb", "native", RowOutcome::Wrong) };
+        let wrong =
+            MatrixRow { reasons: vec!["a | b".to_owned()], ..row("igb", "native", RowOutcome::Wrong) };
         let written = with_table(&page, &[wrong]).unwrap();
         assert!(
             written.contains("| igb | 7.2 | native | WRONG: a \\| b | 2026-11-28 |\n<!-- end"),

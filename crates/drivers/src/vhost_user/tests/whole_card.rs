@@ -321,7 +321,8 @@ fn the_driver_sets_the_frames_that_it_receives() {
 
 #[test]
 fn the_driver_of_a_legacy_card_writes_its_address_into_the_configuration() {
-    let write = |offset: u32, bytes: &[u8]| [words(&[offset, bytes.len() as u32, 0]), bytes.to_vec()].concat();
+    let write =
+        |offset: u32, bytes: &[u8]| [words(&[offset, bytes.len() as u32, 0]), bytes.to_vec()].concat();
     let mut guest = Guest::new(CARD & !VERSION_1, 1);
     guest.ask(SET_CONFIG, &write(0, &[2, 0, 0, 0, 0, 1]), &[]);
     // Legacy drivers write byte by byte.
