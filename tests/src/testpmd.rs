@@ -197,7 +197,7 @@ fn command(memory: Memory, devices: &[String], arguments: &[&str]) -> (Command, 
     });
     command.args(["-m", &MEBIBYTES.to_string(), &format!("--file-prefix={prefix}")]);
     command.args(devices.iter().map(|device| format!("--vdev={device}")));
-    command.args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192"]);
+    command.args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=16384"]);
     (command, prefix)
 }
 

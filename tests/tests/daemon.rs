@@ -515,30 +515,6 @@ fn ports_that_share_a_region_exchange_buffers_across_switches() {
 }
 
 #[test]
-fn frames_between_ports_of_one_region_are_not_copied_and_the_counters_say_so() {
-    let daemon = Daemon::start();
-    let mut a = daemon.open("vale0:a");
-    let mut shared = daemon.open("vale0:shared@share=vale0:a");
-    let mut apart = daemon.open("vale0:apart");
-    for (port, own) in [(&mut shared, 2), (&mut apart, 3)] {
-        send(port, &numbered([0xFF; 6], station(own), 0, 60));
-        port.tx().sync().unwrap();
-        assert_eq!(number_of(&receive(&mut a), station(own)), Some(0));
-    }
-    for number in 1..=100 {
-        for (port, own) in [(&mut shared, 2), (&mut apart, 3)] {
-            send(&mut a, &numbered(station(own), station(1), number, 777));
-            a.tx().sync().unwrap();
-            while number_of(&receive(port), station(1)) != Some(number) {}
-        }
-    }
-    await_conserved(&daemon);
-    let uncopied = |name: &str| daemon.port(name).unwrap().counters.uncopied_frames;
-    // Frames that go to several ports are copied for each.
-    assert_eq!([uncopied("vale0:shared"), uncopied("vale0:apart")], [100, 0]);
-}
-
-#[test]
 fn each_queue_of_a_port_can_have_its_own_thread() {
     let daemon = Daemon::with_config("[workers]\ncount = 2\n");
     let mut source = daemon.open("vale0:a@queues=4");

@@ -30,6 +30,8 @@ pub(crate) struct Receiver {
     len: usize,
     /// Number of frames whose arrival times are the port's; `None` if all are this program's.
     port_timed: Option<u64>,
+    /// The port's time for each frame of the burst, ns since the Unix epoch, if such times are wanted.
+    stamps_ns: Vec<u64>,
 }
 
 impl Receiver {
@@ -49,6 +51,7 @@ impl Receiver {
             frame: vec![0; 65536],
             len: 0,
             port_timed: port_times.then_some(0),
+            stamps_ns: Vec::new(),
         }
     }
 
@@ -66,8 +69,8 @@ impl Receiver {
         }
         // One clock reading serves the whole burst: its frames became visible together.
         let now_ns = clock.now_ns();
-        let Self { frame, len, digests, forms, received, port_timed, .. } = self;
-        let wall_ns = if port_timed.is_some() { wall_ns() } else { 0 };
+        let wall_ns = if self.port_timed.is_some() { self.read_stamps(rx, available) } else { 0 };
+        let Self { frame, len, digests, forms, received, .. } = self;
         rx.pop_each(available, |slot, bytes| {
             if digests.len() == BURST_FRAMES {
                 return false;
@@ -75,19 +78,15 @@ impl Receiver {
             *len += bytes.read(frame.get_mut(*len..).unwrap_or_default());
             if slot.flags & slot_flags::MORE_FRAGMENTS == 0 {
                 let reading = read_signature(frame.get(..*len).unwrap_or_default(), *forms);
-                let arrival_ns = match port_timed {
-                    None => now_ns,
-                    Some(count) => age_ns(slot.ptr, wall_ns).map_or(now_ns, |age_ns| {
-                        *count += 1;
-                        now_ns.saturating_sub(age_ns)
-                    }),
-                };
-                digests.push(Digest { reading, len: *len as u32, arrival_ns });
+                digests.push(Digest { reading, len: *len as u32, arrival_ns: now_ns });
                 received.bytes += *len as u64;
                 *len = 0;
             }
             true
         });
+        if self.port_timed.is_some() {
+            self.use_stamps(now_ns, wall_ns);
+        }
         let frames = self.digests.len() as u64;
         if frames > 0 {
             lock(&self.meter).record(&self.digests);
@@ -97,6 +96,25 @@ impl Receiver {
         }
         rx.sync()?;
         Ok(frames as u32)
+    }
+
+    /// Reads the port's times for the frames that end in the next `slots` slots. Returns the time by the port's clock.
+    fn read_stamps(&mut self, rx: &RxRing, slots: u32) -> u64 {
+        let wall_ns = wall_ns();
+        let is_end = |offset: &u32| rx.slot(*offset).flags & slot_flags::MORE_FRAGMENTS == 0;
+        self.stamps_ns.clear();
+        self.stamps_ns.extend((0..slots).filter(is_end).map(|offset| rx.timestamp_ns(offset)));
+        wall_ns
+    }
+
+    /// Gives the frames of the burst, which was seen at `now_ns`, at `wall_ns` by the port's clock, the port's times.
+    fn use_stamps(&mut self, now_ns: u64, wall_ns: u64) {
+        for (digest, &stamp_ns) in self.digests.iter_mut().zip(&self.stamps_ns) {
+            if let Some(age_ns) = age_ns(stamp_ns, wall_ns) {
+                digest.arrival_ns = now_ns.saturating_sub(age_ns);
+                *self.port_timed.get_or_insert(0) += 1;
+            }
+        }
     }
 }
 

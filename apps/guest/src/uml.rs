@@ -165,7 +165,7 @@ impl Guard {
     fn start(group: u32) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         // The input ends with the keeper. A line from it means that the group has ended.
-        command.args(["-c", "read -r ended || kill -KILL -- \"-$0\"", &group.to_string()]);
+        command.args(["-c", "read -r ended || kill -s KILL -- \"-$0\"", &group.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         in_own_session(&mut command);
         let mut process = command.spawn()?;
