@@ -1,7 +1,7 @@
 //! Network interfaces as ports, with faults of names, interfaces, rights, or the daemon itself.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ringroad::control::report::StatusReport;
+use ringroad::control::report::{PortReport, StatusReport};
 use ringroad_netdev::link_change::set_up;
 use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
@@ -129,6 +129,9 @@ fn an_interface_set_down_and_up_again_keeps_its_port() {
             }
             transfer.join().unwrap();
         });
+        // The transfer may have ended before the last change.
+        let works = |port: &PortReport| port.error.is_none() && port.link.as_ref().unwrap().running;
+        site.daemon.await_status("ports that work", |status| status.ports.iter().all(works));
         site.stations[0].ping(&address(host(1)).to_string());
         let status = await_conserved(&site.daemon);
         assert!(status.ports.iter().all(|port| port.error.is_none()), "{driver}: {status:?}");

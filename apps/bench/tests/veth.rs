@@ -83,7 +83,9 @@ fn every_installed_contestant_forwards_frames_and_reports_their_cost() {
         };
         let session =
             BenchSession::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::default()).unwrap();
-        if !session.plan().points.iter().any(|point| point.path.has_interfaces()) {
+        let have_interfaces = |points: &[Point]| points.iter().any(|point| point.path.has_interfaces());
+        // Later attempts may have none of these points left.
+        if have_interfaces(&points) && !have_interfaces(&session.plan().points) {
             let absent = session.contestants().absent.first().expect("a reason");
             assert!(!ringroad_test_needs::is_root(), "{}", absent.reason);
             assert!(absent.reason.contains("needs root"), "{}", absent.reason);

@@ -410,7 +410,9 @@ fn odd_commands_fail_and_change_nothing() {
 #[test]
 fn a_violation_in_the_control_queue_stops_this_queue_alone() {
     let (request, answer) = ((GUEST + COMMAND, 2, DESC_NEXT), (GUEST + ANSWER, 1, DESC_WRITE));
-    let broken: [(&[(u64, u32, u16)], u16, &str); 6] = [
+    // Descriptors, the first of the chain, and a part of the report.
+    type BrokenChain<'a> = (&'a [(u64, u32, u16)], u16, &'a str);
+    let broken: [BrokenChain<'_>; 6] = [
         (&[(GUEST + COMMAND, 2, 0)], 0, "other direction"),
         (&[(GUEST + ANSWER, 1, DESC_WRITE | DESC_NEXT), (GUEST + COMMAND, 2, 0)], 0, "other direction"),
         (&[(1, 2, DESC_NEXT), answer], 0, "not memory of the guest"),
