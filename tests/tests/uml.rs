@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ringroad::control::report::PeerReport;
+use ringroad_guest::program::libraries;
 use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
@@ -91,10 +92,8 @@ impl Drop for Site {
 /// Copies a program with its libraries into a folder.
 fn copy_with_libraries(program: &str, folder: &Path) {
     std::fs::copy(program, folder.join("program")).unwrap();
-    let listed = finished(Command::new("ldd").arg(program));
-    for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
-        let name = Path::new(library).file_name().unwrap();
-        std::fs::copy(library, folder.join(name)).unwrap();
+    for library in libraries(Path::new(program)).unwrap() {
+        std::fs::copy(&library, folder.join(library.file_name().unwrap())).unwrap();
     }
 }
 

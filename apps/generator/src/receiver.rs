@@ -28,10 +28,39 @@ pub(crate) struct Receiver {
     frame: Vec<u8>,
     /// Bytes of the frame whose slots have arrived.
     len: usize,
-    /// Number of frames whose arrival times are the port's; `None` if all are this program's.
-    port_timed: Option<u64>,
-    /// The port's time for each frame of the burst, ns since the Unix epoch, if such times are wanted.
+    /// Arrival times of the port; `None` if all are this program's.
+    port_times: Option<PortTimes>,
+}
+
+/// Arrival times that the port's driver gives frames.
+#[derive(Debug, Default)]
+struct PortTimes {
+    /// Number of frames that had such a time so far.
+    frames: u64,
+    /// Time by the driver's clock when the burst was seen, ns since the Unix epoch.
+    wall_ns: u64,
+    /// The driver's time for each frame of the burst, by the same clock.
     stamps_ns: Vec<u64>,
+}
+
+impl PortTimes {
+    /// Reads the times of the frames that end in the next `slots` slots.
+    fn read(&mut self, rx: &RxRing, slots: u32) {
+        self.wall_ns = wall_ns();
+        let is_end = |offset: &u32| rx.slot(*offset).flags & slot_flags::MORE_FRAGMENTS == 0;
+        self.stamps_ns.clear();
+        self.stamps_ns.extend((0..slots).filter(is_end).map(|offset| rx.timestamp_ns(offset)));
+    }
+
+    /// Gives the frames of the burst, which was seen at `now_ns`, their times.
+    fn apply(&mut self, digests: &mut [Digest], now_ns: u64) {
+        for (digest, &stamp_ns) in digests.iter_mut().zip(&self.stamps_ns) {
+            if let Some(age_ns) = age_ns(stamp_ns, self.wall_ns) {
+                digest.arrival_ns = now_ns.saturating_sub(age_ns);
+                self.frames += 1;
+            }
+        }
+    }
 }
 
 impl Receiver {
@@ -50,14 +79,13 @@ impl Receiver {
             digests: Vec::with_capacity(BURST_FRAMES),
             frame: vec![0; 65536],
             len: 0,
-            port_timed: port_times.then_some(0),
-            stamps_ns: Vec::new(),
+            port_times: port_times.then(PortTimes::default),
         }
     }
 
     /// Number of frames whose arrival times are the port's; `None` if all are this program's.
     pub(crate) fn port_timed(&self) -> Option<u64> {
-        self.port_timed
+        self.port_times.as_ref().map(|times| times.frames)
     }
 
     /// Takes the frames that the last sync found; returns their number.
@@ -69,7 +97,9 @@ impl Receiver {
         }
         // One clock reading serves the whole burst: its frames became visible together.
         let now_ns = clock.now_ns();
-        let wall_ns = if self.port_timed.is_some() { self.read_stamps(rx, available) } else { 0 };
+        if let Some(times) = &mut self.port_times {
+            times.read(rx, available);
+        }
         let Self { frame, len, digests, forms, received, .. } = self;
         rx.pop_each(available, |slot, bytes| {
             if digests.len() == BURST_FRAMES {
@@ -84,8 +114,8 @@ impl Receiver {
             }
             true
         });
-        if self.port_timed.is_some() {
-            self.use_stamps(now_ns, wall_ns);
+        if let Some(times) = &mut self.port_times {
+            times.apply(&mut self.digests, now_ns);
         }
         let frames = self.digests.len() as u64;
         if frames > 0 {
@@ -96,25 +126,6 @@ impl Receiver {
         }
         rx.sync()?;
         Ok(frames as u32)
-    }
-
-    /// Reads the port's times for the frames that end in the next `slots` slots. Returns the time by the port's clock.
-    fn read_stamps(&mut self, rx: &RxRing, slots: u32) -> u64 {
-        let wall_ns = wall_ns();
-        let is_end = |offset: &u32| rx.slot(*offset).flags & slot_flags::MORE_FRAGMENTS == 0;
-        self.stamps_ns.clear();
-        self.stamps_ns.extend((0..slots).filter(is_end).map(|offset| rx.timestamp_ns(offset)));
-        wall_ns
-    }
-
-    /// Gives the frames of the burst, which was seen at `now_ns`, at `wall_ns` by the port's clock, the port's times.
-    fn use_stamps(&mut self, now_ns: u64, wall_ns: u64) {
-        for (digest, &stamp_ns) in self.digests.iter_mut().zip(&self.stamps_ns) {
-            if let Some(age_ns) = age_ns(stamp_ns, wall_ns) {
-                digest.arrival_ns = now_ns.saturating_sub(age_ns);
-                *self.port_timed.get_or_insert(0) += 1;
-            }
-        }
     }
 }
 

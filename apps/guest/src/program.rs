@@ -35,7 +35,7 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, GuestError> {
 }
 
 /// Returns the shared libraries of `program` and its loader; none if it is linked statically.
-pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
+pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
     // ldd fails for a program that needs no libraries, with a localised message.
     match output_of(Command::new("ldd").env("LC_ALL", "C").arg(program)) {
         Ok(text) => Ok(libraries_in(&String::from_utf8_lossy(&text))),

@@ -2,7 +2,7 @@
 //! processor between (Documentation/virt/uml/user_mode_linux_howto_v2.rst).
 //!
 //! Linux has its consoles at descriptors, and its sockets have no server. So a process of `ringroad`, the *keeper*, is
-//! its parent: it joins the console and the channel for commands with whoever connects to their sockets, and ends all
+//! its parent: it joins the console and the channel for commands with the clients of their sockets, and ends all
 //! processes of the guest.
 
 use std::ffi::OsString;
@@ -112,8 +112,8 @@ fn arguments(plan: &VmConfig, initramfs: &Path) -> Result<Vec<OsString>, GuestEr
 pub fn keep(folder: &Path, linux: &[OsString], stop: &AtomicBool) -> Result<(), GuestError> {
     let log = folder.join(CONSOLE_LOG);
     let log = File::create(&log).map_err(GuestError::file("make", &log))?;
-    let (console, console_end) = Line::new(&folder.join(CONSOLE_SOCKET), Some(log))?;
-    let (commands, commands_end) = Line::new(&command_socket(folder), None)?;
+    let (console, console_end) = GuestLine::new(&folder.join(CONSOLE_SOCKET), Some(log))?;
+    let (commands, commands_end) = GuestLine::new(&command_socket(folder), None)?;
     let (program, arguments) = linux.split_first().ok_or_else(|| GuestError::Start {
         program: "user-mode Linux".to_owned(),
         source: io::ErrorKind::InvalidInput.into(),
@@ -137,7 +137,7 @@ pub fn keep(folder: &Path, linux: &[OsString], stop: &AtomicBool) -> Result<(), 
     if let Some(running) = ProcessIdentity::of(process.id()).and_then(ProcessIdentity::descriptor) {
         while !ends_within(&running, LONGEST_WAIT) {
             if stop.load(Ordering::Relaxed) {
-                // What does not end is killed below.
+                // Processes that do not end are killed below.
                 let _ = process_group(&process).map(|group| kill_process_group(group, Signal::TERM));
                 let _ = ends_within(&running, END_PATIENCE);
                 break;
@@ -187,13 +187,13 @@ fn process_group(process: &Child) -> Option<Pid> {
 }
 
 /// A line between the guest and the client that is connected to a socket, one at a time.
-struct Line {
+struct GuestLine {
     listener: UnixListener,
     guest: UnixStream,
     log: Option<File>,
 }
 
-impl Line {
+impl GuestLine {
     /// Makes the socket, and returns the guest's end of the line, too.
     fn new(path: &Path, log: Option<File>) -> Result<(Self, UnixStream), GuestError> {
         let made = UnixListener::bind(path).and_then(|listener| Ok((listener, UnixStream::pair()?)));

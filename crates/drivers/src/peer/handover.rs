@@ -37,21 +37,21 @@ struct Shared<T> {
 #[derive(Debug)]
 struct State<T> {
     /// Request for the worker, about its current state.
-    wanted: Option<Wanted<T>>,
+    wanted: Option<WorkerChange<T>>,
     /// The state that the worker gave back.
     back: Option<T>,
     /// Whether the worker is gone.
     is_gone: bool,
 }
 
-enum Wanted<T> {
+enum WorkerChange<T> {
     /// Give it back for this one.
     State(Option<T>),
     /// Change it, and keep it.
     Edit(Box<dyn FnOnce(&mut T) + Send>),
 }
 
-impl<T: fmt::Debug> fmt::Debug for Wanted<T> {
+impl<T: fmt::Debug> fmt::Debug for WorkerChange<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State(state) => formatter.debug_tuple("State").field(state).finish(),
@@ -97,17 +97,17 @@ impl<T> Mailbox<T> {
     /// Gives the worker `state` (`None` for no state), waits until it has released its previous state, and returns the
     /// previous one. If the worker is gone, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
-        self.request(Wanted::State(state)).back.take()
+        self.request(WorkerChange::State(state)).back.take()
     }
 
     /// Lets the worker change its state by `edit`, and waits until it has. Does nothing if the worker has no state or is
     /// gone. `edit` is short, and cannot panic.
     pub(crate) fn edit(&self, edit: impl FnOnce(&mut T) + Send + 'static) {
-        drop(self.request(Wanted::Edit(Box::new(edit))));
+        drop(self.request(WorkerChange::Edit(Box::new(edit))));
     }
 
     /// Waits until the worker has done what is wanted, or is gone.
-    fn request(&self, wanted: Wanted<T>) -> MutexGuard<'_, State<T>> {
+    fn request(&self, wanted: WorkerChange<T>) -> MutexGuard<'_, State<T>> {
         let mut shared = self.0.lock();
         if shared.is_gone {
             return shared;
@@ -165,8 +165,8 @@ impl<T> Held<T> {
         let mut shared = self.shared.lock();
         self.shared.is_wanted.store(false, Ordering::Release);
         match shared.wanted.take() {
-            Some(Wanted::State(state)) => shared.back = std::mem::replace(&mut self.current, state),
-            Some(Wanted::Edit(edit)) => {
+            Some(WorkerChange::State(state)) => shared.back = std::mem::replace(&mut self.current, state),
+            Some(WorkerChange::Edit(edit)) => {
                 if let Some(current) = &mut self.current {
                     edit(current);
                 }

@@ -13,7 +13,7 @@ use ringroad_port::roles;
 
 use super::LENGTH_BYTES;
 use super::connector::Connector;
-use super::receive_buffer::{End, ReceiveBuffer};
+use super::receive_buffer::{ReceiveBuffer, StreamEnd};
 use super::send_buffer::SendBuffer;
 use crate::peer::inheritance::{Inheritance, leave, leave_bytes};
 use crate::peer::wake_set::WakeSet;
@@ -131,20 +131,20 @@ impl StreamQueue {
 
     /// Ends the connection, if there is one.
     #[cold]
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: StreamEnd) {
         let Some(socket) = self.connection.take() else { return };
         self.wake.remove(socket.as_fd());
         self.awaits_room = false;
         self.unsent.discard();
-        let is_violation = matches!(end, End::WrongLength(_));
+        let is_violation = matches!(end, StreamEnd::WrongLength(_));
         self.violations += u64::from(is_violation);
         // Bytes behind a wrong length belong to no frame.
         self.incomplete += u64::from(self.received.discard() && !is_violation);
-        self.watch.disconnected((end != End::Left).then(|| end.to_string()));
+        self.watch.disconnected((end != StreamEnd::Left).then(|| end.to_string()));
     }
 
     /// Lends whole frames to `batch`. Only if none is here, the socket is read.
-    fn lend(&mut self, batch: &mut Batch) -> Result<(), End> {
+    fn lend(&mut self, batch: &mut Batch) -> Result<(), StreamEnd> {
         let Some(socket) = &self.connection else { return Ok(()) };
         if self.received.lend(batch)? == 0 && batch.has_room(1) && self.received.fill(socket.as_fd())? {
             self.received.lend(batch)?;

@@ -14,7 +14,7 @@ use crate::socket_frames::{MAX_FRAME_BYTES, USUAL_FRAME_BYTES};
 
 /// Reason for the end of a connection.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum End {
+pub(super) enum StreamEnd {
     #[error("the peer has left")]
     Left,
     #[error("receiving: {0}")]
@@ -52,7 +52,7 @@ impl ReceiveBuffer {
     ///
     /// # Errors
     /// The next frame has a length that no frame can have.
-    pub(super) fn lend(&mut self, batch: &mut Batch) -> Result<usize, End> {
+    pub(super) fn lend(&mut self, batch: &mut Batch) -> Result<usize, StreamEnd> {
         let before = self.lent;
         while batch.has_room(1)
             && let Some(frame) = self.next_frame()?
@@ -69,7 +69,7 @@ impl ReceiveBuffer {
     }
 
     /// Position of the next frame, if it is here as a whole.
-    fn next_frame(&self) -> Result<Option<Range<usize>>, End> {
+    fn next_frame(&self) -> Result<Option<Range<usize>>, StreamEnd> {
         let Some((&length, behind)) = self.waiting().split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
@@ -79,7 +79,7 @@ impl ReceiveBuffer {
                 let start = self.waiting.start + LENGTH_BYTES;
                 Ok((len <= behind.len()).then_some(start..start + len))
             }
-            _ => Err(End::WrongLength(length)),
+            _ => Err(StreamEnd::WrongLength(length)),
         }
     }
 
@@ -107,7 +107,7 @@ impl ReceiveBuffer {
     ///
     /// # Errors
     /// The connection has ended.
-    pub(super) fn fill(&mut self, socket: BorrowedFd<'_>) -> Result<bool, End> {
+    pub(super) fn fill(&mut self, socket: BorrowedFd<'_>) -> Result<bool, StreamEnd> {
         if self.lent == 0 && self.waiting.start > 0 {
             // These are fewer bytes than a frame has.
             self.bytes.copy_within(self.waiting.clone(), 0);
@@ -119,7 +119,7 @@ impl ReceiveBuffer {
         }
         loop {
             match recv(socket, &mut *room, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Err(End::Left),
+                Ok((_, 0)) => return Err(StreamEnd::Left),
                 Ok((_, bytes)) => {
                     self.waiting.end += bytes;
                     return Ok(true);
@@ -127,8 +127,8 @@ impl ReceiveBuffer {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return Ok(false),
                 // The peer has left without reading all frames.
-                Err(Errno::CONNRESET) => return Err(End::Left),
-                Err(errno) => return Err(End::Failed(errno)),
+                Err(Errno::CONNRESET) => return Err(StreamEnd::Left),
+                Err(errno) => return Err(StreamEnd::Failed(errno)),
             }
         }
     }

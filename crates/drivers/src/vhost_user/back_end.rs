@@ -26,7 +26,7 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 
-use self::control::{CardSettings, ControlRing};
+use self::control::{ControlRing, DriverSettings};
 use super::call::{Call, is_stream_socket};
 use super::features::{describe, offered_protocol};
 use super::messages::OwnMessage;
@@ -109,7 +109,7 @@ pub(super) struct BackEnd {
     control: Option<ControlRing>,
     /// The descriptors that wake the connection's thread for the control queue.
     control_wake: Arc<WakeSet>,
-    settings: CardSettings,
+    settings: DriverSettings,
     /// Address that the card has in the beginning, if this side gives it one.
     address: Option<Mac>,
     /// Status of the device, as the front end last set it (virtio 1.2, section 2.1).
@@ -148,7 +148,7 @@ impl BackEnd {
             mailboxes,
             control: None,
             control_wake: Arc::new(WakeSet::new()?),
-            settings: CardSettings::new(address),
+            settings: DriverSettings::new(address),
             address,
             status: 0,
             channel: None,
@@ -163,7 +163,7 @@ impl BackEnd {
         }
         self.vrings.iter_mut().for_each(|setup| *setup = VringSetup::default());
         (self.features, self.protocol_features, self.status) = (0, 0, 0);
-        self.settings = CardSettings::new(self.address);
+        self.settings = DriverSettings::new(self.address);
         self.channel = None;
         self.regions.clear();
         self.memory = Arc::default();
@@ -389,7 +389,7 @@ fn layout_of(region: &VhostUserMemoryRegion) -> RegionLayout {
     }
 }
 
-/// What wakes the guest's driver or front end, from a message's file.
+/// Makes a call of the guest's driver or front end from a message's file.
 fn call(file: Option<File>) -> Result<Option<Arc<Call>>> {
     file.map(|file| Call::new(file.into()).map(Arc::new).map_err(refuse)).transpose()
 }

@@ -1,4 +1,4 @@
-//! What wakes a guest's driver, or tells its front end that a ring has failed.
+//! Wake-ups of a guest's driver, and signals for its front end that a ring has failed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -49,9 +49,9 @@ pub(super) enum OwnMessage {
     GetStatus,
 }
 
-/// What the answer to a message needs.
+/// Answer that a message awaits.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct PendingAnswer {
     request: u32,
     is_wanted: bool,
 }
@@ -62,7 +62,7 @@ impl OwnMessage {
     ///
     /// # Errors
     /// The message is invalid, or the socket has failed.
-    pub(super) fn next(mut socket: &UnixStream) -> Result<Option<(Self, Answer)>, Error> {
+    pub(super) fn next(mut socket: &UnixStream) -> Result<Option<(Self, PendingAnswer)>, Error> {
         let mut header = [0; HEADER_BYTES];
         let peeked = recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL);
         let (_, count) = peeked.map_err(failed)?;
@@ -83,7 +83,7 @@ impl OwnMessage {
         socket.read_exact(bytes.get_mut(read..).unwrap_or_default()).map_err(Error::SocketError)?;
         let payload = bytes.get(HEADER_BYTES..).unwrap_or_default();
         let message = Self::read(request, payload, files).ok_or(Error::InvalidMessage)?;
-        Ok(Some((message, Answer { request, is_wanted: flags & NEED_REPLY != 0 })))
+        Ok(Some((message, PendingAnswer { request, is_wanted: flags & NEED_REPLY != 0 })))
     }
 
     /// Features of the protocol that a front end acknowledges before it sends the message.
@@ -118,7 +118,7 @@ impl OwnMessage {
     }
 }
 
-impl Answer {
+impl PendingAnswer {
     /// Sends the front end the outcome of its message: whether it was carried out, or the value that it requests.
     ///
     /// # Errors

@@ -38,9 +38,9 @@ pub(super) struct Lent {
 #[derive(Debug)]
 pub(super) struct Vring {
     pub(super) ring: DeviceRing,
-    /// What wakes the driver; `None` if it polls.
+    /// Wake-up of the driver; `None` if it polls.
     pub(super) call: Option<Arc<Call>>,
-    /// What signals that the ring has failed.
+    /// Signal for the front end that the ring has failed.
     pub(super) error: Option<Arc<Call>>,
     pub(super) log: Option<Arc<DirtyLog>>,
     /// Whether writes to the used ring are logged, too.

@@ -13,7 +13,7 @@ use ringroad_tests::network::NetworkNamespace;
 use serde_json::Value;
 
 use crate::frames::{PassageError, PassageFrames, SHORTEST};
-use crate::matrix::{BEYOND, CARDS, Driver, FAR, InterfaceSource, Mechanism, NEAR, SECOND};
+use crate::matrix::{BEYOND, CARDS, FAR, InterfaceSource, MatrixDriver, MatrixMechanism, NEAR, SECOND};
 
 /// Port of the switch that the near interface is.
 const PORT: &str = "vale0:near";
@@ -35,8 +35,8 @@ pub(crate) struct Bed {
     pub(crate) daemon: Daemon,
     /// Daemon of the program behind a TAP.
     tap: Option<Daemon>,
-    driver: &'static Driver,
-    mechanism: &'static Mechanism,
+    driver: &'static MatrixDriver,
+    mechanism: &'static MatrixMechanism,
     exchanges: u32,
 }
 
@@ -72,7 +72,10 @@ impl PassageCounts {
 
 impl Bed {
     /// Makes the interfaces, and a daemon.
-    pub(crate) fn new(driver: &'static Driver, mechanism: &'static Mechanism) -> Result<Self, String> {
+    pub(crate) fn new(
+        driver: &'static MatrixDriver,
+        mechanism: &'static MatrixMechanism,
+    ) -> Result<Self, String> {
         // The kernel's own frames would be frames that nobody sent.
         for setting in ["all", "default"] {
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{setting}/disable_ipv6"), "1");
@@ -197,8 +200,7 @@ impl Bed {
             None => packet_port(&self.daemon, FAR)?,
         };
         let mut own = open(&self.daemon, OWN)?;
-        frames.carry(&mut own, &mut far)?;
-        PassageFrames { source: 2, ..frames }.carry(&mut far, &mut own)
+        frames.carry_both_ways(&mut own, &mut far)
     }
 
     /// Waits until the port tells no error, and frames up to this length pass whole in both directions.
@@ -236,26 +238,18 @@ impl Bed {
         self.await_passage(USUAL_LONGEST)?;
         let driver = format!("{}{SHORT_RINGS}@share={PORT}", self.mechanism.port.replace(NEAR, SECOND));
         finish(self.daemon.ringroad(&["attach", SECOND_PORT, "--take", "--driver", &driver]))?;
-        self.exchanges += 1;
-        let frames = PassageFrames {
-            source: 1,
-            exchange: self.exchanges,
-            lengths: &[SHORTEST, 777, USUAL_LONGEST],
-            count: COUNT,
-        };
         let mut ends = [FAR, BEYOND].map(|name| packet_port(&self.daemon, name));
         let [Ok(far), Ok(beyond)] = &mut ends else {
             return Err(ends.into_iter().find_map(Result::err).unwrap_or_default());
         };
         // The switch knows where the stations are after the first round.
-        for round in 0..2 {
-            let frames = PassageFrames { exchange: frames.exchange + round, ..frames };
-            let carried = frames
-                .carry(beyond, far)
-                .and_then(|()| PassageFrames { source: 2, ..frames }.carry(far, beyond));
+        for _ in 0..2 {
+            self.exchanges += 1;
+            let lengths = &[SHORTEST, 777, USUAL_LONGEST];
+            let frames = PassageFrames { source: 1, exchange: self.exchanges, lengths, count: COUNT };
+            let carried = frames.carry_both_ways(beyond, far);
             carried.map_err(|error| format!("between two cards: {error}"))?;
         }
-        self.exchanges += 1;
         drop(ends);
         for name in [PORT, SECOND_PORT] {
             let counters = self.daemon.port(name).ok_or_else(|| format!("the port {name} is gone"))?.counters;
@@ -274,10 +268,10 @@ impl Bed {
     /// Waits until the kernel passes packets between both cards without a port. Returns whether it does.
     pub(crate) fn passes_without_port(&self) -> Result<bool, String> {
         // Between two interfaces of one namespace the kernel takes a shortcut.
-        let beyond = NetworkNamespace::new();
-        ip(&format!("link set {FAR} netns {}", beyond.name()))?;
-        for arguments in ["address add 192.0.2.2/24 dev far", "link set far up"] {
-            ip(&format!("-n {} {arguments}", beyond.name()))?;
+        let namespace = NetworkNamespace::new();
+        ip(&format!("link set {FAR} netns {}", namespace.name()))?;
+        for arguments in ["address add 192.0.2.2/24 dev", "link set up dev"] {
+            ip(&format!("-n {} {arguments} {FAR}", namespace.name()))?;
         }
         ip(&format!("address add 192.0.2.1/24 dev {NEAR}"))?;
         let ping = || {
@@ -287,7 +281,7 @@ impl Bed {
         };
         let passes = eventually_within(Duration::from_secs(20), ping).is_ok();
         ip(&format!("address flush dev {NEAR}"))?;
-        drop(beyond);
+        drop(namespace);
         // The kernel returns the card some time after the end of the namespace.
         eventually(|| name_card(FAR))?;
         Ok(passes)

@@ -61,7 +61,7 @@ pub(crate) struct PassageFrames<'a> {
 
 impl PassageFrames<'_> {
     /// Sends the frames and compares those that arrive.
-    pub(crate) fn carry(&self, from: &mut Port, to: &mut Port) -> Result<(), PassageError> {
+    fn carry(&self, from: &mut Port, to: &mut Port) -> Result<(), PassageError> {
         let mut arrived = vec![false; self.count];
         let (mut sent, mut came) = (0, 0);
         let mut frame = Vec::new();
@@ -92,6 +92,12 @@ impl PassageFrames<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Carries the frames from `one` to `other`, and those of station 2 back.
+    pub(crate) fn carry_both_ways(&self, one: &mut Port, other: &mut Port) -> Result<(), PassageError> {
+        self.carry(one, other)?;
+        Self { source: 2, ..*self }.carry(other, one)
     }
 
     /// Sends the frames, which end in the interface.

@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::bed::{Bed, USUAL_LONGEST, USUAL_MTU};
 use crate::events::EVENTS;
 use crate::frames::{PassageError, SHORTEST};
-use crate::matrix::{AUTO, Driver, Mechanism};
+use crate::matrix::{AUTO, MatrixDriver, MatrixMechanism};
 use crate::row::{MatrixRow, RowOutcome};
 
 /// Word in front of a row, by which the program outside knows it.
 pub(crate) const MARK: &str = "@row ";
 
 /// Judges a row and prints it, with the steps before it.
-pub(crate) fn run(driver: &'static Driver, mechanism: &'static Mechanism) {
+pub(crate) fn run(driver: &'static MatrixDriver, mechanism: &'static MatrixMechanism) {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut judgement = Judgement::default();
     let caught = catch_unwind(AssertUnwindSafe(|| judgement.judge(driver, mechanism)));
@@ -47,7 +47,11 @@ struct Judgement {
 
 impl Judgement {
     /// Goes through all steps. An error ends the row.
-    fn judge(&mut self, driver: &'static Driver, mechanism: &'static Mechanism) -> Result<(), String> {
+    fn judge(
+        &mut self,
+        driver: &'static MatrixDriver,
+        mechanism: &'static MatrixMechanism,
+    ) -> Result<(), String> {
         let mut bed = Bed::new(driver, mechanism)?;
         let before = bed.interface_settings()?;
         let mode = match bed.attach("") {

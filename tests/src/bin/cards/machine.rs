@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::bed::finish;
 use crate::inside::MARK;
-use crate::matrix::{CARDS, Driver, InterfaceSource, Mechanism};
+use crate::matrix::{CARDS, InterfaceSource, MatrixDriver, MatrixMechanism};
 use crate::row::{MatrixRow, today};
 
 /// Time limit for a guest to boot without KVM.
@@ -39,7 +39,7 @@ pub(crate) struct CardGuest {
 
 impl CardGuest {
     /// Boots a guest for a driver, with QEMU and kernel from the unpacked `packages`.
-    pub(crate) fn start(driver: &'static Driver, packages: &Path) -> Result<Self, String> {
+    pub(crate) fn start(driver: &'static MatrixDriver, packages: &Path) -> Result<Self, String> {
         let began = Instant::now();
         let text = |error: GuestError| error.to_string();
         let kernel = Kernel::find(Some(packages), |_| ()).map_err(text)?;
@@ -84,12 +84,16 @@ impl CardGuest {
     }
 
     /// Judges a row in the guest.
-    pub(crate) fn row(&mut self, driver: &'static Driver, mechanism: &'static Mechanism) -> MatrixRow {
+    pub(crate) fn row(
+        &mut self,
+        driver: &'static MatrixDriver,
+        mechanism: &'static MatrixMechanism,
+    ) -> MatrixRow {
         let script = format!(
             "export PATH=/opt:$PATH RINGROAD_BIN_DIR=/opt; cards --inside --driver {} --mechanism {}",
             driver.name, mechanism.name
         );
-        let mut output = Output { driver, mechanism, line: Vec::new(), row: None };
+        let mut output = RowOutput { driver, mechanism, line: Vec::new(), row: None };
         let result = self.run(&script, &mut output);
         let row = output.row.filter(|_| matches!(result, Ok(0)));
         self.is_usable = row.is_some();
@@ -142,14 +146,14 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Output of the judging program: lines that are shown, and the row.
-struct Output {
-    driver: &'static Driver,
-    mechanism: &'static Mechanism,
+struct RowOutput {
+    driver: &'static MatrixDriver,
+    mechanism: &'static MatrixMechanism,
     line: Vec<u8>,
     row: Option<MatrixRow>,
 }
 
-impl Write for Output {
+impl Write for RowOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {

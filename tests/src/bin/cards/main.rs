@@ -22,12 +22,12 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use machine::CardGuest;
-use matrix::{DRIVERS, Driver, MECHANISMS, Mechanism};
+use matrix::{DRIVERS, MECHANISMS, MatrixDriver, MatrixMechanism};
 use row::{MatrixRow, RowOutcome};
 
 /// Run the matrix of drivers and mechanisms in guests with emulated cards
 #[derive(Debug, Parser)]
-struct Arguments {
+struct CardsArguments {
     /// Only this driver; may be given several times
     #[arg(
         long = "driver",
@@ -56,13 +56,13 @@ struct Arguments {
     inside: bool,
 }
 
-impl Arguments {
-    fn drivers(&self) -> impl Iterator<Item = &'static Driver> {
+impl CardsArguments {
+    fn drivers(&self) -> impl Iterator<Item = &'static MatrixDriver> {
         let is_chosen = |name: &str| self.drivers.is_empty() || self.drivers.iter().any(|one| one == name);
         DRIVERS.iter().filter(move |driver| is_chosen(driver.name))
     }
 
-    fn mechanisms(&self) -> impl Iterator<Item = &'static Mechanism> {
+    fn mechanisms(&self) -> impl Iterator<Item = &'static MatrixMechanism> {
         let is_chosen =
             |name: &str| self.mechanisms.is_empty() || self.mechanisms.iter().any(|one| one == name);
         MECHANISMS.iter().filter(move |mechanism| is_chosen(mechanism.name))
@@ -70,7 +70,7 @@ impl Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = CardsArguments::parse();
     if arguments.inside {
         for (driver, mechanism) in
             arguments.drivers().flat_map(|driver| arguments.mechanisms().map(move |one| (driver, one)))
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the chosen rows. Returns whether all are right.
-fn judge(arguments: &Arguments) -> Result<bool, String> {
+fn judge(arguments: &CardsArguments) -> Result<bool, String> {
     let packages = arguments.packages.as_deref().ok_or("--packages is missing")?;
     let earlier = arguments.results.as_deref().map(row::read).transpose()?.unwrap_or_default();
     let mut rows = Vec::new();
@@ -108,8 +108,8 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
 
 /// Runs the chosen rows of a driver, in one guest as long as it lives.
 fn rows_of(
-    driver: &'static Driver,
-    arguments: &Arguments,
+    driver: &'static MatrixDriver,
+    arguments: &CardsArguments,
     packages: &Path,
     earlier: &[MatrixRow],
 ) -> Vec<MatrixRow> {

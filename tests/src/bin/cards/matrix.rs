@@ -17,7 +17,7 @@ pub(crate) const CARDS: [(&str, [u8; 6]); 4] = [
 
 /// A driver of network interfaces.
 #[derive(Debug)]
-pub(crate) struct Driver {
+pub(crate) struct MatrixDriver {
     pub(crate) name: &'static str,
     /// Kernel modules of its interfaces.
     pub(crate) modules: &'static [&'static str],
@@ -37,12 +37,12 @@ pub(crate) enum InterfaceSource {
     Ending(&'static [&'static str]),
 }
 
-const fn card(name: &'static str, modules: &'static [&'static str], model: &'static str) -> Driver {
-    Driver { name, modules, source: InterfaceSource::Cards { model, is_express: true } }
+const fn card(name: &'static str, modules: &'static [&'static str], model: &'static str) -> MatrixDriver {
+    MatrixDriver { name, modules, source: InterfaceSource::Cards { model, is_express: true } }
 }
 
 /// All drivers, in the order of the table.
-pub(crate) static DRIVERS: [Driver; 13] = [
+pub(crate) static DRIVERS: [MatrixDriver; 13] = [
     card("igb", &["igb"], "igb"),
     card("virtio-net", &["virtio_net"], "virtio-net-pci,disable-legacy=on,iommu_platform=on,queue_reset=on"),
     card(
@@ -52,23 +52,23 @@ pub(crate) static DRIVERS: [Driver; 13] = [
     ),
     card("vmxnet3", &["vmxnet3"], "vmxnet3"),
     card("e1000e", &["e1000e"], "e1000e"),
-    Driver {
+    MatrixDriver {
         name: "rtl8139",
         modules: &["8139cp"],
         source: InterfaceSource::Cards { model: "rtl8139", is_express: false },
     },
-    Driver {
+    MatrixDriver {
         name: "veth",
         modules: &["veth"],
         source: InterfaceSource::Commands(&["link add near type veth peer name far"]),
     },
-    Driver { name: "tap", modules: &["tun"], source: InterfaceSource::Tap },
-    Driver {
+    MatrixDriver { name: "tap", modules: &["tun"], source: InterfaceSource::Tap },
+    MatrixDriver {
         name: "dummy",
         modules: &["dummy"],
         source: InterfaceSource::Ending(&["link add near type dummy"]),
     },
-    Driver {
+    MatrixDriver {
         name: "bond",
         modules: &["veth", "bonding"],
         source: InterfaceSource::Commands(&[
@@ -77,7 +77,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
             "link set below master near",
         ]),
     },
-    Driver {
+    MatrixDriver {
         name: "bridge",
         modules: &["veth", "bridge"],
         source: InterfaceSource::Commands(&[
@@ -87,7 +87,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
             "link set below up",
         ]),
     },
-    Driver {
+    MatrixDriver {
         name: "vlan",
         modules: &["veth", "8021q"],
         source: InterfaceSource::Commands(&[
@@ -98,7 +98,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
             "link set under up",
         ]),
     },
-    Driver {
+    MatrixDriver {
         name: "macvlan",
         modules: &["veth", "macvlan"],
         source: InterfaceSource::Commands(&[
@@ -111,7 +111,7 @@ pub(crate) static DRIVERS: [Driver; 13] = [
 
 /// A mechanism that serves interfaces.
 #[derive(Debug)]
-pub(crate) struct Mechanism {
+pub(crate) struct MatrixMechanism {
     pub(crate) name: &'static str,
     /// Driver of the port.
     pub(crate) port: &'static str,
@@ -123,12 +123,12 @@ pub(crate) struct Mechanism {
 pub(crate) const AUTO: &str = "auto";
 
 /// All mechanisms, best first; the last one chooses.
-pub(crate) static MECHANISMS: [Mechanism; 5] = [
-    Mechanism { name: "zero-copy", port: "xdp:near@mode=zero-copy", mode: "AF_XDP zero-copy" },
-    Mechanism { name: "native", port: "xdp:near@mode=native", mode: "AF_XDP copy, native" },
-    Mechanism { name: "generic", port: "xdp:near@mode=generic", mode: "AF_XDP copy, generic" },
-    Mechanism { name: "packet", port: "packet:near", mode: "AF_PACKET" },
-    Mechanism { name: AUTO, port: "near", mode: "" },
+pub(crate) static MECHANISMS: [MatrixMechanism; 5] = [
+    MatrixMechanism { name: "zero-copy", port: "xdp:near@mode=zero-copy", mode: "AF_XDP zero-copy" },
+    MatrixMechanism { name: "native", port: "xdp:near@mode=native", mode: "AF_XDP copy, native" },
+    MatrixMechanism { name: "generic", port: "xdp:near@mode=generic", mode: "AF_XDP copy, generic" },
+    MatrixMechanism { name: "packet", port: "packet:near", mode: "AF_PACKET" },
+    MatrixMechanism { name: AUTO, port: "near", mode: "" },
 ];
 
 #[cfg(test)]

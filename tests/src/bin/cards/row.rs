@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::matrix::{AUTO, DRIVERS, Driver, MECHANISMS, Mechanism};
+use crate::matrix::{AUTO, DRIVERS, MECHANISMS, MatrixDriver, MatrixMechanism};
 
 /// Lines around the table in the page.
 const BEGIN: &str = "<!-- the matrix of drivers -->\n";
@@ -40,7 +40,7 @@ pub(crate) struct MatrixRow {
 
 impl MatrixRow {
     /// A row whose interface could not be judged.
-    pub(crate) fn wrong(driver: &Driver, mechanism: &Mechanism, why: String) -> Self {
+    pub(crate) fn wrong(driver: &MatrixDriver, mechanism: &MatrixMechanism, why: String) -> Self {
         Self {
             driver: driver.name.to_owned(),
             mechanism: mechanism.name.to_owned(),

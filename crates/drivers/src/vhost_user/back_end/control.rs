@@ -56,9 +56,9 @@ pub(super) struct ControlRing {
     pub(super) vring: Vring,
 }
 
-/// What a driver has set through the control queue.
+/// Settings that a driver has made through the control queue.
 #[derive(Debug)]
-pub(super) struct CardSettings {
+pub(super) struct DriverSettings {
     pub(super) filter: Arc<ReceiveFilter>,
     /// Maximum number of pairs of queues that the driver uses.
     pub(super) pairs: usize,
@@ -66,7 +66,7 @@ pub(super) struct CardSettings {
     pub(super) is_to_announce: bool,
 }
 
-impl CardSettings {
+impl DriverSettings {
     /// Settings of a card with this address, whose driver has set nothing.
     pub(super) fn new(address: Option<Mac>) -> Self {
         Self { filter: Arc::new(ReceiveFilter::new(address)), pairs: usize::MAX, is_to_announce: false }
@@ -125,7 +125,7 @@ impl BackEnd {
 
     /// Resets the settings to those at a driver's start. No ring runs that depends on them.
     pub(super) fn reset_settings(&mut self) {
-        self.settings = CardSettings::new(self.address);
+        self.settings = DriverSettings::new(self.address);
         if !self.has(feature::NET_CTRL_VQ) {
             return;
         }

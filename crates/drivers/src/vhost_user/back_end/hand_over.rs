@@ -8,7 +8,7 @@ use ringroad_virtqueue::device_ring::RingPosition;
 use ringroad_virtqueue::guest_memory::RegionLayout;
 use vhost::vhost_user::Result;
 
-use super::control::{CardSettings, ControlRing};
+use super::control::{ControlRing, DriverSettings};
 use super::{BackEnd, KnownRegion, VringAddresses, VringSetup, refuse};
 use crate::peer::inheritance::{Inheritance, leave};
 use crate::vhost_user::call::Call;
@@ -63,7 +63,7 @@ impl BackEnd {
 
     /// Leaves what the driver has set through the control queue, and the control queue itself.
     pub(in crate::vhost_user) fn leave_settings(&self, left: &mut HandOver) -> Option<()> {
-        let CardSettings { filter, pairs, is_to_announce } = &self.settings;
+        let DriverSettings { filter, pairs, is_to_announce } = &self.settings;
         left.numbers.extend([self.status, *pairs as u64, u64::from(*is_to_announce)]);
         filter.leave(&mut left.numbers);
         leave(left, self.channel.as_ref()).ok()?;
@@ -79,7 +79,7 @@ impl BackEnd {
         let [status, pairs, is_to_announce] = left.numbers()?;
         let filter = Arc::new(ReceiveFilter::resume(|| left.number())?);
         let is_to_announce = is_to_announce != 0;
-        self.settings = CardSettings { filter, pairs: pairs as usize, is_to_announce };
+        self.settings = DriverSettings { filter, pairs: pairs as usize, is_to_announce };
         self.status = status;
         self.channel = left.optional_descriptor()?;
         if let Some(last) = self.vrings.last_mut() {

@@ -355,7 +355,7 @@ fn the_driver_sets_how_many_of_its_queues_get_frames() {
         assert_eq!(guest.does(&pairs(asked)), outcome, "{asked} pairs");
         assert_eq!(guest.peer().active_queues, active, "{asked} pairs");
     }
-    // What the driver sends from a pair that it no longer uses arrives.
+    // Frames that the driver sends from a pair that it no longer uses arrive.
     guest.write(BUFFERS, &[[0; 12].to_vec(), b"late".to_vec()].concat());
     guest.describe(5, 0, &[(GUEST + BUFFERS, 16, 0)]);
     guest.offer(5, 0);
